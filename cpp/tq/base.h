@@ -1,0 +1,100 @@
+// What every target shares: types, the number format helpers that must be the same everywhere, and
+// the switch that keeps products and sums apart. Included once.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__wasm_simd128__)
+#include <wasm_simd128.h>
+#endif
+
+// a*b + c rounds twice on every target: WebAssembly has no fused multiply-add, and one rounding
+// less would change the last bit. In force from here on, also for code compiled later.
+#pragma clang fp contract(off)
+
+// Vectors wider than the baseline's registers are passed between inlined functions only.
+#pragma clang diagnostic ignored "-Wpsabi"
+
+#define TQ_INLINE static inline __attribute__((always_inline))
+#define TQ_KERNEL __attribute__((noinline))
+
+namespace tq {
+
+constexpr uint32_t kLanes = 16;          // floats in a vector, whatever the registers
+constexpr uint32_t kTileTokens = 32;     // see tq_core/math/tiles.py for the layout
+constexpr uint32_t kRowBytes = 64;
+constexpr uint32_t kMaxHeadDim = 256;
+constexpr uint32_t kMaxPageTokens = 256;
+constexpr uint32_t kHeadsAtOnce = 4;     // query heads that share one pass over a KV head's codes
+constexpr float kIntegerMax = 32639.0f;  // 127 * 256 + 127: the high byte after a signed split fits in int8
+constexpr float kTiny = 1e-34f;          // rows no larger than this quantize to zero
+constexpr float kRoundMagic = 12582912.0f;
+
+enum NormMode : uint32_t { kPaper = 0, kUnbiased = 1, kMinMse = 2, kMatched = 3 };
+
+// Entries of the `layout` argument, in the order of LAYOUT in tq_core/kernels/table.py.
+struct Layout {
+  uint32_t page_tokens, page_bytes, header_bytes, head_bytes;
+  uint32_t key_scales, key_codes, value_scales, value_codes;
+};
+
+TQ_INLINE Layout read_layout(const uint32_t* v) { return Layout{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]}; }
+
+TQ_INLINE size_t head_base(const Layout& layout, uint32_t page, uint32_t kv_head) {
+  return size_t(page) * layout.page_bytes + layout.header_bytes + size_t(kv_head) * layout.head_bytes;
+}
+
+TQ_INLINE uint32_t float_bits(float x) {
+  uint32_t u;
+  __builtin_memcpy(&u, &x, 4);
+  return u;
+}
+
+TQ_INLINE float bits_float(uint32_t u) {
+  float x;
+  __builtin_memcpy(&x, &u, 4);
+  return x;
+}
+
+// Nearest half, ties to even; above 65504 infinity, as numpy's cast does.
+TQ_INLINE uint16_t to_half(float x) {
+  const uint32_t sign = (float_bits(x) >> 16) & 0x8000u;
+  const uint32_t magnitude = float_bits(x) & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return uint16_t(sign | 0x7e00u);
+  if (magnitude >= 0x47800000u) return uint16_t(sign | 0x7c00u);
+  if (magnitude < 0x38800000u)  // subnormal half: adding 0.5 aligns the last kept bit with float's
+    return uint16_t(sign | (float_bits(bits_float(magnitude) + 0.5f) - 0x3f000000u));
+  const uint32_t odd = (magnitude >> 13) & 1u;
+  return uint16_t(sign | ((magnitude + 0xc8000fffu + odd) >> 13));
+}
+
+// 2u - 255, the integer that a level stands for.
+TQ_INLINE float level_value(uint8_t level, float scale) { return float(2 * int32_t(level) - 255) * scale; }
+
+// A run of 16-channel groups with the same width, so that one integer sum covers it.
+struct Run {
+  uint32_t begin, end, bits;
+};
+
+TQ_INLINE uint32_t find_runs(const uint8_t* widths, uint32_t groups, Run* runs) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < groups; ++i) {
+    if (n && runs[n - 1].bits == widths[i]) {
+      runs[n - 1].end = i + 1;
+    } else {
+      runs[n++] = Run{i, i + 1, widths[i]};
+    }
+  }
+  return n;
+}
+
+TQ_INLINE uint32_t tile_bytes(const uint8_t* widths, uint32_t groups) {
+  uint32_t rows = 0;
+  for (uint32_t i = 0; i < groups; ++i) rows += widths[i];
+  return rows * kRowBytes;
+}
+
+TQ_INLINE uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+}  // namespace tq

@@ -1,0 +1,144 @@
+// Scores of one token's queries against packed keys: tokens in lanes, exact integer sums. The codes of
+// a KV head are unpacked once for up to four of the query heads that share it.
+namespace tq {
+namespace TQ_TARGET {
+
+TQ_KERNEL inline void quantize_query(const float* x, int16_t* query, float* step, uint32_t q, uint32_t d, float scale) {
+  for (uint32_t row = 0; row < q; ++row) step[row] = quantize_symmetric(x + row * d, query + row * d, d) * scale;
+}
+
+// Four channel quads of one 16-channel group, for token half kHalf of the tile.
+template <int kBits, int kHalf, int kHeads>
+TQ_INLINE void score_group(Acc* acc, const uint8_t* rows, Table table, const Quad* quads, uint32_t stride) {
+  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 4 * kHalf + 0>(rows)), quads + 0, stride);
+  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 4 * kHalf + 1>(rows)), quads + 1, stride);
+  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 4 * kHalf + 2>(rows)), quads + 2, stride);
+  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 4 * kHalf + 3>(rows)), quads + 3, stride);
+}
+
+template <int kBits, int kHeads>
+TQ_INLINE void score_run(F32* total, const uint8_t* rows, uint32_t half, const Run& run, const uint8_t* levels,
+                         float book_scale, const Quad* quads, const int32_t* sums) {
+  const Table table = load_table(levels);
+  Acc acc[kHeads];
+  for (int h = 0; h < kHeads; ++h) acc[h] = zero_acc();
+  constexpr uint32_t stride = kMaxHeadDim / 4;
+  for (uint32_t g = run.begin; g < run.end; ++g, rows += kBits * kRowBytes) {
+    if (half) {
+      score_group<kBits, 1, kHeads>(acc, rows, table, quads + 4 * g, stride);
+    } else {
+      score_group<kBits, 0, kHeads>(acc, rows, table, quads + 4 * g, stride);
+    }
+  }
+  for (int h = 0; h < kHeads; ++h) total[h] = total[h] + signed_sum(acc[h], sums[h]) * splat(book_scale);
+}
+
+// All slots 0..count-1 of one page and KV head, for kHeads query heads.
+template <int kHeads>
+TQ_KERNEL inline void score_page(const uint8_t* base, const Layout& layout, const Run* runs, uint32_t n_runs,
+                                 uint32_t stride, const uint8_t* levels, const float* book_scale, const Quad* quads,
+                                 const int32_t* sums, const float* step, uint32_t count, float* scores, uint32_t s) {
+  for (uint32_t slot = 0; slot < count; slot += kLanes) {
+    const uint8_t* rows = base + layout.key_codes + size_t(slot / kTileTokens) * stride;
+    F32 total[kHeads];
+    for (int h = 0; h < kHeads; ++h) total[h] = splat(0.0f);
+    for (uint32_t r = 0; r < n_runs; ++r) {
+      const Run& run = runs[r];
+      const uint32_t row = run.bits - 2, half = slot / kLanes % 2;
+      const int32_t* run_sums = sums + r * kHeads;
+      if (run.bits == 4) {
+        score_run<4, kHeads>(total, rows, half, run, levels + 16 * row, book_scale[row], quads, run_sums);
+      } else if (run.bits == 3) {
+        score_run<3, kHeads>(total, rows, half, run, levels + 16 * row, book_scale[row], quads, run_sums);
+      } else {
+        score_run<2, kHeads>(total, rows, half, run, levels + 16 * row, book_scale[row], quads, run_sums);
+      }
+      rows += (run.end - run.begin) * run.bits * kRowBytes;
+    }
+    uint16_t halves[kLanes];
+    __builtin_memcpy(halves, base + layout.key_scales + 2 * slot, sizeof halves);
+    const F32 key_scale = load_half(halves);
+    for (int h = 0; h < kHeads; ++h) {
+      float out[kLanes];
+      store(out, (total[h] * key_scale) * splat(step[h]));
+      const uint32_t live = smaller(kLanes, count - slot);
+      for (uint32_t i = 0; i < live; ++i) scores[size_t(h) * s + slot + i] = out[i];
+    }
+  }
+}
+
+// kHeads query heads of one KV head over all pages.
+template <int kHeads>
+TQ_KERNEL inline void score_heads(const int16_t* query, const float* step, const uint8_t* widths, const uint8_t* levels,
+                                  const float* book_scale, const uint32_t* pages, const Layout& layout,
+                                  const uint8_t* pool, float* scores, uint32_t d, uint32_t s, uint32_t kv_head,
+                                  uint32_t n_tokens) {
+  Run runs[kMaxHeadDim / 16];
+  const uint32_t n_runs = find_runs(widths, d / 16, runs), stride = tile_bytes(widths, d / 16);
+  Quad quads[kHeads * kMaxHeadDim / 4];
+  int32_t sums[kHeads * kMaxHeadDim / 16];
+  for (uint32_t r = 0; r < n_runs; ++r)
+    for (int h = 0; h < kHeads; ++h) {
+      int32_t total = 0;
+      for (uint32_t k = 4 * runs[r].begin; k < 4 * runs[r].end; ++k)
+        quads[h * (kMaxHeadDim / 4) + k] = next_quad(query + h * d + 4 * k, total);
+      sums[r * kHeads + h] = total;
+    }
+  for (uint32_t start = 0, p = 0; start < n_tokens; start += layout.page_tokens, ++p)
+    score_page<kHeads>(pool + head_base(layout, pages[p], kv_head), layout, runs, n_runs, stride, levels, book_scale,
+                       quads, sums, step, smaller(layout.page_tokens, n_tokens - start), scores + start, s);
+}
+
+TQ_KERNEL inline void score_keys(const int16_t* query, const float* step, const uint8_t* widths, const uint8_t* levels,
+                                 const float* book_scale, const uint32_t* pages, const uint32_t* layout_words,
+                                 const uint8_t* pool, float* scores, uint32_t q, uint32_t d, uint32_t, uint32_t,
+                                 uint32_t, uint32_t, uint32_t s, uint32_t n_kv_heads, uint32_t n_tokens,
+                                 uint32_t offset) {
+  const Layout layout = read_layout(layout_words);
+  const uint32_t group = q / n_kv_heads;
+  for (uint32_t row = 0; row < q;) {
+    const uint32_t kv_head = row / group;
+    const uint32_t heads = smaller(kHeadsAtOnce, (kv_head + 1) * group - row);
+    auto* run = heads == 1 ? score_heads<1> : heads == 2 ? score_heads<2> : heads == 3 ? score_heads<3> : score_heads<4>;
+    run(query + size_t(row) * d, step + row, widths, levels, book_scale, pages, layout, pool,
+        scores + size_t(row) * s + offset, d, s, kv_head, n_tokens);
+    row += heads;
+  }
+}
+
+// The float32 oracle: centroids times query in channel order, tokens in lanes.
+TQ_KERNEL inline void score_keys_f32(const float* query, const uint8_t* widths, const uint8_t* levels,
+                                     const float* book_scale, const uint32_t* pages, const uint32_t* layout_words,
+                                     const uint8_t* pool, float* scores, uint32_t q, uint32_t d, uint32_t groups,
+                                     uint32_t, uint32_t, uint32_t, uint32_t s, uint32_t n_kv_heads, uint32_t n_tokens,
+                                     uint32_t offset, float scale) {
+  const Layout layout = read_layout(layout_words);
+  const uint32_t stride = tile_bytes(widths, groups), group_heads = q / n_kv_heads;
+  for (uint32_t row = 0; row < q; ++row)
+    for (uint32_t slot = 0; slot < n_tokens; slot += kLanes) {
+      const uint32_t in_page = slot % layout.page_tokens;
+      const uint8_t* base = pool + head_base(layout, pages[slot / layout.page_tokens], row / group_heads);
+      const uint8_t* tile = base + layout.key_codes + size_t(in_page / kTileTokens) * stride;
+      F32 total = splat(0.0f);
+      for (uint32_t g = 0; g < groups; ++g) {
+        const uint32_t bits = widths[g];
+        for (uint32_t quad = 0; quad < 4; ++quad) {
+          const U32 levels4 = lookup16(load_table(levels + 16 * (bits - 2)),
+                                       any_slice(tile, bits, 4 * (in_page / kLanes % 2) + quad));
+          for (uint32_t k = 0; k < 4; ++k)
+            total = total + splat(query[size_t(row) * d + 16 * g + 4 * quad + k]) *
+                                centroid_of_byte(levels4, int(k), book_scale[bits - 2]);
+        }
+        tile += bits * kRowBytes;
+      }
+      uint16_t halves[kLanes];
+      __builtin_memcpy(halves, base + layout.key_scales + 2 * in_page, sizeof halves);
+      float out[kLanes];
+      store(out, (total * load_half(halves)) * splat(scale));
+      const uint32_t live = smaller(kLanes, n_tokens - slot);
+      for (uint32_t i = 0; i < live; ++i) scores[size_t(row) * s + offset + slot + i] = out[i];
+    }
+}
+
+}  // namespace TQ_TARGET
+}  // namespace tq

@@ -1,0 +1,74 @@
+// Reading codes back out of packed rows: slice s of a tile is bits [kBits * s, kBits * (s + 1)) of
+// every byte column, so a slice is one or two rows, shifted and masked.
+namespace tq {
+namespace TQ_TARGET {
+
+template <int kBits, int kSlice>
+TQ_INLINE U32 slice_codes(const uint8_t* rows) {
+  constexpr int at = kBits * kSlice, shift = at % 8, kept = kBits < 8 - shift ? kBits : 8 - shift;
+  constexpr uint32_t low = 0x01010101u * ((1u << kept) - 1);
+  const U32 codes = (load_row(rows + at / 8 * kRowBytes) >> shift) & splat_u32(low);
+  if constexpr (kept == kBits) {
+    return codes;
+  } else {
+    constexpr uint32_t high = 0x01010101u * (((1u << (kBits - kept)) - 1) << kept);
+    return codes | ((load_row(rows + (at / 8 + 1) * kRowBytes) << kept) & splat_u32(high));
+  }
+}
+
+// The same with width and slice chosen at run time, for the float32 oracle.
+TQ_INLINE U32 any_slice(const uint8_t* rows, uint32_t bits, uint32_t slice) {
+  const uint32_t at = bits * slice, shift = at % 8, kept = smaller(bits, 8 - shift);
+  const U32 codes = (load_row(rows + at / 8 * kRowBytes) >> int(shift)) & splat_u32(0x01010101u * ((1u << kept) - 1));
+  if (kept == bits) return codes;
+  const uint32_t high = 0x01010101u * (((1u << (bits - kept)) - 1) << kept);
+  return codes | ((load_row(rows + (at / 8 + 1) * kRowBytes) << int(kept)) & splat_u32(high));
+}
+
+// Add one slice's level bytes times a multiplier for each of kHeads query heads.
+template <int kHeads>
+TQ_INLINE void accumulate_heads(Acc* acc, U32 bytes, const Quad* quads, uint32_t stride) {
+  for (int h = 0; h < kHeads; ++h) accumulate(acc[h], bytes, quads[h * stride]);
+}
+
+// The exact sum of (2u - 255) * multiplier from the sum of u * multiplier: twice the one, less
+// 255 times the multipliers' total. Taken modulo 2^32, where the result fits.
+TQ_INLINE F32 signed_sum(Acc acc, int32_t total) {
+  const U32 twice = i32_as_u32(finish(acc)) << 1;
+  return to_f32(u32_as_i32(twice + splat_u32(0u - 255u * uint32_t(total))));
+}
+
+// One channel quad or token quad of integer multipliers, and the running total of them.
+TQ_INLINE Quad next_quad(const int16_t* p, int32_t& total) {
+  total += int32_t(p[0]) + p[1] + p[2] + p[3];
+  return make_quad(p);
+}
+
+// Byte k (0..3) of every lane as a centroid.
+TQ_INLINE F32 centroid_of_byte(U32 levels, int k, float scale) {
+  const U32 u = (levels >> (8 * k)) & splat_u32(255u);
+  return to_f32(u32_as_i32((u << 1) + splat_u32(0u - 255u))) * splat(scale);
+}
+
+// A row of floats to integers of magnitude at most 32639; returns the step. n is a multiple of 16.
+TQ_INLINE float quantize_symmetric(const float* x, int16_t* out, uint32_t n) {
+  F32 most = splat(0.0f);
+  for (uint32_t i = 0; i < n; i += kLanes) most = max(most, max(load(x + i), splat(0.0f) - load(x + i)));
+  float lanes[kLanes];
+  store(lanes, most);
+  float largest = 0.0f;
+  for (uint32_t i = 0; i < kLanes; ++i) largest = lanes[i] > largest ? lanes[i] : largest;
+  const float inverse = largest > kTiny ? kIntegerMax / largest : 0.0f;
+  for (uint32_t i = 0; i < n; i += kLanes) {
+    F32 v = load(x + i) * splat(inverse);
+    v = min(max(v, splat(-kIntegerMax)), splat(kIntegerMax));
+    const I32 q = to_i32((v + splat(kRoundMagic)) - splat(kRoundMagic));
+    int32_t wide[kLanes];
+    __builtin_memcpy(wide, &q, sizeof wide);
+    for (uint32_t k = 0; k < kLanes; ++k) out[i + k] = int16_t(wide[k]);
+  }
+  return largest * (1.0f / kIntegerMax);
+}
+
+}  // namespace TQ_TARGET
+}  // namespace tq

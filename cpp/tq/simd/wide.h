@@ -1,0 +1,70 @@
+// The primitives on 64-byte compiler vectors: one zmm, two ymm or four 128-bit registers. What the
+// language cannot say (byte lookup, 16-bit multiply-add) is in the target's own header.
+// Included once per SIMD target, with TQ_TARGET set.
+namespace tq {
+namespace TQ_TARGET {
+
+typedef float F32 __attribute__((vector_size(64)));
+typedef uint32_t U32 __attribute__((vector_size(64)));
+typedef int32_t I32 __attribute__((vector_size(64)));
+typedef uint16_t U16x16 __attribute__((vector_size(32)));
+
+TQ_INLINE F32 splat(float x) { return F32{} + x; }
+TQ_INLINE U32 splat_u32(uint32_t x) { return U32{} + x; }
+TQ_INLINE F32 load(const float* p) { F32 r; __builtin_memcpy(&r, p, 64); return r; }
+TQ_INLINE void store(float* p, F32 x) { __builtin_memcpy(p, &x, 64); }
+TQ_INLINE U32 load_row(const uint8_t* p) { U32 r; __builtin_memcpy(&r, p, 64); return r; }
+TQ_INLINE F32 max(F32 a, F32 b) { return a > b ? a : b; }
+TQ_INLINE F32 min(F32 a, F32 b) { return a < b ? a : b; }
+TQ_INLINE I32 zero_i32() { return I32{}; }
+TQ_INLINE F32 to_f32(I32 a) { return __builtin_convertvector(a, F32); }
+TQ_INLINE F32 to_f32(U32 a) { return __builtin_convertvector((I32)a, F32); }
+TQ_INLINE I32 to_i32(F32 a) { return __builtin_convertvector(a, I32); }
+TQ_INLINE U32 float_as_u32(F32 a) { return (U32)a; }
+TQ_INLINE F32 u32_as_float(U32 a) { return (F32)a; }
+TQ_INLINE U32 i32_as_u32(I32 a) { return (U32)a; }
+TQ_INLINE I32 u32_as_i32(U32 a) { return (I32)a; }
+TQ_INLINE F32 select_ge(F32 x, F32 y, F32 a, F32 b) { return x >= y ? a : b; }
+TQ_INLINE U32 count_greater(U32 count, F32 x, F32 y) { return count - (U32)(x > y); }
+
+TQ_INLINE F32 load_half(const uint16_t* p) {
+  U16x16 h;
+  __builtin_memcpy(&h, p, 32);
+  const U32 bits = __builtin_convertvector(h, U32);
+  const F32 magnitude = (F32)((bits & 0x7fffu) << 13) * 0x1p112f;
+  return (F32)((bits & 0x8000u) << 16 | (U32)magnitude);
+}
+
+template <int h>
+TQ_INLINE F32 swap_lanes(F32 x) {
+  return __builtin_shufflevector(x, x, 0 ^ h, 1 ^ h, 2 ^ h, 3 ^ h, 4 ^ h, 5 ^ h, 6 ^ h, 7 ^ h, 8 ^ h, 9 ^ h, 10 ^ h,
+                                 11 ^ h, 12 ^ h, 13 ^ h, 14 ^ h, 15 ^ h);
+}
+
+// partner + x and partner - x are the butterfly's two outputs; the sign is a product with +-1, exact.
+template <int h>
+TQ_INLINE F32 butterfly(F32 x) {
+  constexpr float s = -1.0f;
+  const F32 sign = {0 & h ? s : 1, 1 & h ? s : 1, 2 & h ? s : 1,  3 & h ? s : 1,  4 & h ? s : 1,  5 & h ? s : 1,
+                    6 & h ? s : 1, 7 & h ? s : 1, 8 & h ? s : 1,  9 & h ? s : 1,  10 & h ? s : 1, 11 & h ? s : 1,
+                    12 & h ? s : 1, 13 & h ? s : 1, 14 & h ? s : 1, 15 & h ? s : 1};
+  return swap_lanes<h>(x) + x * sign;
+}
+
+TQ_INLINE float fold(F32 x) {
+  x = x + swap_lanes<8>(x);
+  x = x + swap_lanes<4>(x);
+  x = x + swap_lanes<2>(x);
+  x = x + swap_lanes<1>(x);
+  return x[0];
+}
+
+typedef U32 Table;
+TQ_INLINE Table load_table(const uint8_t* p) {
+  uint8_t copies[64];
+  for (int i = 0; i < 4; ++i) __builtin_memcpy(copies + 16 * i, p, 16);
+  return load_row(copies);
+}
+
+}  // namespace TQ_TARGET
+}  // namespace tq

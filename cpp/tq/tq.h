@@ -1,0 +1,50 @@
+// The umbrella: every kernel, compiled once per target. A target is a list of includes between
+// push and pop; its namespace (tq::scalar, tq::avx2, ...) is its name.
+//
+// The including file must be compiled for the lowest CPU (x86-64 baseline): with wider flags the
+// compiler may use wider instructions in the narrower targets.
+#pragma once
+#include "base.h"
+
+#define TQ_TARGET scalar
+#include "simd/scalar.h"
+#include "kernels/all.h"
+#undef TQ_TARGET
+
+#if defined(__x86_64__)
+#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
+#define TQ_TARGET avx2
+#include "simd/wide.h"
+#include "simd/avx2.h"
+#include "simd/madd.h"
+#include "kernels/all.h"
+#undef TQ_TARGET
+#pragma clang attribute pop
+
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq"))), apply_to = function)
+#define TQ_TARGET avx512
+#include "simd/wide.h"
+#include "simd/avx512.h"
+#include "simd/madd.h"
+#include "kernels/all.h"
+#undef TQ_TARGET
+#pragma clang attribute pop
+
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni"))), apply_to = function)
+#define TQ_TARGET avx512vnni
+#include "simd/wide.h"
+#include "simd/avx512.h"
+#include "simd/vnni.h"
+#include "kernels/all.h"
+#undef TQ_TARGET
+#pragma clang attribute pop
+#endif
+
+#if defined(__wasm_simd128__)
+#define TQ_TARGET wasm128
+#include "simd/wide.h"
+#include "simd/wasm128.h"
+#include "simd/madd.h"
+#include "kernels/all.h"
+#undef TQ_TARGET
+#endif

@@ -1,0 +1,146 @@
+"""Checks that every backend makes before a kernel runs, all of them read from the table.
+
+After ``bind`` a kernel cannot touch memory that it was not given: extents agree, arrays are
+contiguous and aligned to their element, outputs are writable and overlap nothing, page indices lie
+in the pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tq_core.errors import DTypeError, KernelError, ShapeError, TqError, ValueRangeError, check
+from tq_core.kernels.table import KERNELS, LAYOUT, Kernel
+from tq_core.math.books import BOOK_BITS
+from tq_core.math.tiles import TILE_TOKENS, tile_bytes
+from tq_core.shapes import HEAD_DIM_MAX, HEAD_DIM_STEP
+
+PAGE_TOKENS_MAX = 256  # kMaxPageTokens in cpp/tq/base.h
+
+DTYPES = {name: np.dtype(f"<{name}") for name in ("f4", "u1", "i1", "u2", "i2", "u4", "i4")}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Checked arguments in call order."""
+
+    kernel: Kernel
+    arrays: tuple[np.ndarray, ...]
+    sizes: tuple[int, ...]
+    scalars: tuple[int | float, ...]
+
+
+def _array(kernel: Kernel, arg: Any, value: Any, extents: dict[str, int]) -> np.ndarray:
+    label = f"{kernel.name}: {arg.name}"
+    if not isinstance(value, np.ndarray):
+        raise DTypeError(f"{label}: expected a numpy array, got {type(value).__name__}")
+    if value.dtype != DTYPES[arg.dtype]:
+        raise DTypeError(f"{label}: expected dtype {DTYPES[arg.dtype]}, got {value.dtype}")
+    if value.ndim != len(arg.shape):
+        raise ShapeError(f"{label}: expected {len(arg.shape)} axes {arg.shape}, got shape {value.shape}")
+    for extent, got in zip(arg.shape, value.shape):
+        want = extent if isinstance(extent, int) else extents.setdefault(extent, got)
+        if got != want:
+            raise ShapeError(f"{label}: expected {extent}={want}, got shape {value.shape}")
+    flags = value.flags
+    if not flags.c_contiguous or not flags.aligned:
+        raise KernelError(f"{label}: expected a C-contiguous aligned array, got strides {value.strides}")
+    if arg.role != "in" and not flags.writeable:
+        raise KernelError(f"{label}: expected a writable array, got a read-only one")
+    return value
+
+
+def _check_overlap(kernel: Kernel, arrays: tuple[np.ndarray, ...]) -> None:
+    for i, (arg, out) in enumerate(zip(kernel.args, arrays)):
+        if arg.role == "in":
+            continue
+        for j, other in enumerate(arrays):
+            if i != j and np.may_share_memory(out, other):
+                raise KernelError(f"{kernel.name}: {arg.name}: expected its own memory, got an overlap with {kernel.args[j].name}")
+
+
+def _check_pages(kernel: Kernel, named: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
+    """Block table, page layout and span all stay inside the pool and the score rows."""
+    layout = dict(zip(LAYOUT, (int(v) for v in named["layout"])))
+    page_tokens, page_bytes = layout["page_tokens"], layout["page_bytes"]
+    ok = 0 < page_tokens <= PAGE_TOKENS_MAX and page_tokens % TILE_TOKENS == 0
+    check(ok, "layout.page_tokens", f"a multiple of {TILE_TOKENS} up to {PAGE_TOKENS_MAX}", page_tokens, KernelError)
+    check(page_bytes > 0 and page_bytes % 4 == 0, "layout.page_bytes", "a positive multiple of 4", page_bytes, KernelError)
+    pages = named["pages"]
+    limit = sizes["b"] // page_bytes
+    if pages.size and int(pages.max()) >= limit:
+        raise KernelError(f"{kernel.name}: pages: expected page indices below {limit} (the pool), got {int(pages.max())}")
+    heads = sizes["h"] if "h" in sizes else int(named["n_kv_heads"])
+    first = int(named.get("first", 0))
+    count = sizes["n"] if "n" in sizes else int(named["n_tokens"])
+    check(first + count <= len(pages) * page_tokens, "n_tokens", f"at most {len(pages) * page_tokens} slots in {len(pages)} pages", first + count, KernelError)
+    if "widths" in named:
+        span = tile_bytes(named["widths"]) * (page_tokens // TILE_TOKENS)
+        parts = [("key_scales", 2 * page_tokens), ("key_codes", span), ("value_scales", 2 * page_tokens), ("value_codes", span)]
+    else:
+        span = 2 * page_tokens * sizes["d"]
+        parts = [("key_codes", span), ("value_codes", span)]
+    side = "key" if kernel.name in ("append_keys", "score_keys", "score_keys_f32", "score_f16") else "value"
+    for name, nbytes in parts:
+        if name.startswith(side):
+            end = layout[name] + nbytes
+            ok = layout[name] % 2 == 0 and end <= layout["head_bytes"]
+            check(ok, f"layout.{name}", f"an even offset with {nbytes} bytes inside head_bytes={layout['head_bytes']}", layout[name], KernelError)
+    end = layout["header_bytes"] + heads * layout["head_bytes"]
+    check(end <= page_bytes, "layout.page_bytes", f"room for the header and {heads} KV heads, {end} bytes", page_bytes, KernelError)
+    if "s" in sizes:
+        offset = int(named["offset"])
+        check(heads > 0 and sizes["q"] % heads == 0, "n_kv_heads", f"a divisor of {sizes['q']} query heads", heads)
+        check(offset + count <= sizes["s"], "offset", f"offset + n_tokens at most {sizes['s']} columns", offset + count, KernelError)
+
+
+def _check_extents(kernel: Kernel, named: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
+    d = sizes.get("d")
+    if d is not None:
+        check(d % HEAD_DIM_STEP == 0 and d <= HEAD_DIM_MAX, "head_dim", f"a multiple of {HEAD_DIM_STEP} up to {HEAD_DIM_MAX}", d)
+    if "g" in sizes:
+        check(d == 16 * sizes["g"], "widths", f"one entry per 16 channels, {d} / 16", sizes["g"])
+        check(sizes["w"] == len(BOOK_BITS), "levels", f"{len(BOOK_BITS)} rows", sizes["w"])
+        widths = named["widths"]
+        check(bool(np.isin(widths, BOOK_BITS).all()), "widths", f"bit widths in {BOOK_BITS}", widths, ValueRangeError)
+    if "m" in sizes:
+        check(d is not None and d % sizes["m"] == 0, "hadamard", f"an order that divides head_dim {d}", sizes["m"])
+        rest = d // sizes["m"]
+        check(rest & (rest - 1) == 0, "hadamard", "an order with head_dim / order a power of two", (d, sizes["m"]))
+    if kernel.name == "softmax":
+        check(int(named["n_tokens"]) <= sizes["s"], "n_tokens", f"at most {sizes['s']} columns", named["n_tokens"], KernelError)
+
+
+def bind(kernel_name: str, arguments: Mapping[str, Any]) -> Bound:
+    """Check ``arguments`` against the table and put them in call order.
+
+    Raises DTypeError, ShapeError, ValueRangeError or KernelError, each naming the argument, and TqError for an
+    unknown kernel; nothing has run by then.
+    """
+    kernel = KERNELS.get(kernel_name)
+    if kernel is None:
+        raise TqError(f"kernel: expected one of {sorted(KERNELS)}, got {kernel_name!r}")
+    wanted = {a.name for a in kernel.args} | {s.name for s in kernel.scalars}
+    if arguments.keys() != wanted:
+        missing, extra = sorted(wanted - arguments.keys()), sorted(arguments.keys() - wanted)
+        raise TqError(f"{kernel_name}: expected arguments {sorted(wanted)}; missing {missing}, unknown {extra}")
+    extents: dict[str, int] = {}
+    arrays = tuple(_array(kernel, a, arguments[a.name], extents) for a in kernel.args)
+    scalars = []
+    for s in kernel.scalars:
+        value = arguments[s.name]
+        if s.dtype == "u4" and not 0 <= int(value) < 2**32:
+            raise ValueRangeError(f"{kernel_name}: {s.name}: expected an integer in 0..2^32-1, got {value!r}")
+        scalars.append(int(value) if s.dtype == "u4" else float(np.float32(value)))
+    for name, extent in extents.items():
+        if extent >= 2**32:
+            raise ValueRangeError(f"{kernel_name}: size {name}: expected below 2^32, got {extent}")
+    _check_extents(kernel, arguments, extents)
+    if kernel.paged:
+        _check_pages(kernel, arguments, extents)
+    _check_overlap(kernel, arrays)
+    return Bound(kernel, arrays, tuple(extents[s] for s in kernel.sizes), tuple(scalars))

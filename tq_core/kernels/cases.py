@@ -1,0 +1,196 @@
+"""Inputs on which every backend must equal the numpy reference: shapes, tails and unpleasant values.
+
+Each case is a name and a function that builds the kernel's arguments afresh, outputs filled with a
+guard pattern, so that a kernel that writes too little shows.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tq_core.kernels.layout import PAGE_TOKENS, PageLayout, code_streams, half_streams
+from tq_core.math.books import RATES, load_books, widths_for
+from tq_core.math.quantize import NormMode
+from tq_core.math.rotation import StructuredRotation
+
+HEAD_DIMS = (16, 32, 64, 80, 96, 112, 128, 160, 256)
+TOKEN_COUNTS = (0, 1, 2, 15, 16, 17, 31, 32, 33, 127, 128, 129, 300)
+GUARD = np.float32(-123.25)
+Arguments = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One parity case of one kernel."""
+
+    kernel: str
+    name: str
+    build: Callable[[], Arguments]
+
+
+def _rng(*parts: object) -> np.random.Generator:
+    return np.random.default_rng(zlib.crc32(repr(parts).encode()))
+
+
+def _rotation(head_dim: int) -> Arguments:
+    rotation = StructuredRotation(head_dim, seed=7)
+    return {"signs": rotation.signs, "hadamard": rotation.hadamard}
+
+
+def _book(rate: float, head_dim: int, boundaries: bool = False) -> Arguments:
+    books = load_books()
+    out: Arguments = {"widths": widths_for(rate, head_dim), "levels": books.levels, "book_scale": books.scale}
+    return {**out, "boundaries": books.boundaries} if boundaries else out
+
+
+def nasty_vectors(n: int, head_dim: int, rng: np.random.Generator) -> np.ndarray:
+    """(n, head_dim) float32 that starts with zeros, a constant, one-hot, an outlier, tiny, denormal and negative-zero rows."""
+    x = rng.standard_normal((n, head_dim)).astype(np.float32) * np.float32(3)
+    special = np.zeros((8, head_dim), np.float32)
+    special[1] = 2.5
+    special[2, head_dim // 3] = -4
+    special[3] = x[0] if n else 0
+    special[3, 0] = 3.0e4
+    special[4] = np.float32(1e-6)
+    special[5] = np.float32(1e-42)
+    special[6] = -np.float32(0)
+    special[7, ::2] = 6.0e4
+    x[: len(special)] = special[:n]
+    return x
+
+
+def _random_pool(layout: PageLayout, n_pages: int, rng: np.random.Generator, half: bool) -> np.ndarray:
+    """A pool of random bytes: every code value occurs; scales and halves are finite, some subnormal."""
+    pool = rng.integers(0, 256, n_pages * layout.page_bytes, dtype=np.uint8)
+    streams = ("key_codes", "value_codes") if half else ("key_scales", "value_scales")
+    for page in range(n_pages):
+        for head in range(layout.n_kv_heads):
+            for stream in streams:
+                view = layout.view(pool, page, head, stream).view(np.float16)
+                values = rng.standard_normal(view.shape).astype(np.float16)
+                if not half:
+                    values = np.abs(values)
+                values[::7] = np.float16(6e-8)
+                view[:] = values
+    return pool
+
+
+def _paged(rate: float | None, head_dim: int, kv_heads: int, slots: int, rng: np.random.Generator) -> Arguments:
+    if rate is None:
+        streams = half_streams("key", head_dim, 32) + half_streams("value", head_dim, 32)
+        layout = PageLayout(kv_heads, 32, streams)
+    else:
+        widths = widths_for(rate, head_dim)
+        streams = code_streams("key", widths, PAGE_TOKENS) + code_streams("value", widths, PAGE_TOKENS)
+        layout = PageLayout(kv_heads, PAGE_TOKENS, streams)
+    n_pages = -(-slots // layout.page_tokens)
+    pages = rng.permutation(n_pages + 2)[:n_pages].astype(np.uint32)
+    return {"pages": pages, "layout": layout.words, "pool": _random_pool(layout, n_pages + 2, rng, rate is None)}
+
+
+def _scan(kernel: str, rate: float | None, head_dim: int, kv_heads: int, group: int, tokens: int) -> Arguments:
+    rng = _rng(kernel, rate, head_dim, kv_heads, group, tokens)
+    first = 5 if rate is None else 0
+    heads, offset = kv_heads * group, 3
+    columns = tokens + offset + 2
+    a = _paged(rate, head_dim, kv_heads, tokens + first, rng)
+    a |= {"n_kv_heads": kv_heads, "n_tokens": tokens, "offset": offset}
+    if rate is None:
+        a["first"] = first
+    else:
+        a |= _book(rate, head_dim)
+    queries = rng.standard_normal((heads, head_dim)).astype(np.float32)
+    if kernel == "score_keys":
+        a["query"] = rng.integers(-32639, 32640, (heads, head_dim)).astype(np.int16)
+        a["query"][0], a["query"][-1] = 32639, -32639
+        a["step"] = np.abs(queries[:, 0]) * np.float32(1e-3)
+    elif kernel in ("score_keys_f32", "score_f16"):
+        a |= {"query": queries, "scale": 0.125}
+    else:
+        weights = np.exp(3 * rng.standard_normal((heads, columns))).astype(np.float32)
+        weights[:, offset + tokens // 2 :: 5] = 0
+        return {**a, "weights": weights, "out": queries}
+    return {**a, "scores": np.full((heads, columns), GUARD)}
+
+
+def _append(kernel: str, rate: float, head_dim: int, tokens: int, first: int, mode: NormMode) -> Arguments:
+    rng = _rng(kernel, rate, head_dim, tokens, first)
+    a = _paged(rate, head_dim, 3, tokens + first, rng) | _rotation(head_dim) | _book(rate, head_dim, boundaries=True)
+    x = nasty_vectors(tokens * 3, head_dim, rng).reshape(tokens, 3, head_dim)
+    return {**a, "x": x, "first": first, "norm_mode": int(mode)}
+
+
+def _rotate(head_dim: int, n: int, inverse: int) -> Arguments:
+    x = nasty_vectors(n, head_dim, _rng("rotate", head_dim, n))
+    return {**_rotation(head_dim), "x": x, "y": np.full_like(x, GUARD), "inverse": inverse, "scale": 0.37}
+
+
+def _encode(rate: float, head_dim: int, mode: NormMode) -> Arguments:
+    x = nasty_vectors(37, head_dim, _rng("encode", rate, head_dim))
+    out = {"codes": np.full(x.shape, 0xAA, np.uint8), "scales": np.full(len(x), 0xAAAA, np.uint16)}
+    return {**_rotation(head_dim), **_book(rate, head_dim, boundaries=True), "x": x, **out, "norm_mode": int(mode)}
+
+
+def _query(head_dim: int, n: int) -> Arguments:
+    x = nasty_vectors(n, head_dim, _rng("query", head_dim, n))
+    return {"x": x, "query": np.full(x.shape, -21846, np.int16), "step": np.full(n, GUARD), "scale": 0.125}
+
+
+def _softmax(n_tokens: int, rows: int, spread: float) -> Arguments:
+    scores = (spread * _rng("softmax", n_tokens, spread).standard_normal((rows, n_tokens + 3))).astype(np.float32)
+    return {"scores": scores, "n_tokens": n_tokens}
+
+
+def _linear(n: int, inputs: int, outputs: int) -> Arguments:
+    rng = _rng("linear", n, inputs, outputs)
+    x, w = nasty_vectors(n, inputs, rng), rng.standard_normal((outputs, inputs)).astype(np.float32)
+    return {"x": x, "w": w, "y": np.full((n, outputs), GUARD)}
+
+
+def _case(kernel: str, build: Callable[..., Arguments], *args: object) -> Case:
+    label = "x".join(str(a.name if isinstance(a, NormMode) else a) for a in args)
+    if build in (_scan, _append):
+        return Case(kernel, label, lambda: build(kernel, *args))
+    return Case(kernel, label, lambda: build(*args))
+
+
+def cases() -> Iterator[Case]:
+    """Every parity case, kernel by kernel, small sizes first."""
+    for d in HEAD_DIMS:
+        for n in (0, 1, 11):
+            yield _case("rotate", _rotate, d, n, 0)
+            yield _case("rotate", _rotate, d, n, 1)
+        yield _case("quantize_query", _query, d, 9)
+        for rate in RATES:
+            yield _case("encode_rows", _encode, rate, d, NormMode.matched)
+    for mode in (NormMode.paper, NormMode.unbiased, NormMode.min_mse):
+        yield _case("encode_rows", _encode, 3.5, 64, mode)
+    for kernel, mode in (("append_keys", NormMode.matched), ("append_values", NormMode.min_mse)):
+        for rate in RATES:
+            for d in (16, 64, 80, 128):
+                yield _case(kernel, _append, rate, d, 7, 125, mode)
+        for n, first in ((0, 0), (1, 31), (17, 16), (130, 100)):
+            yield _case(kernel, _append, 3.0, 48, n, first, mode)
+    for kernel in ("score_keys", "sum_values", "score_keys_f32", "sum_values_f32"):
+        for rate in RATES:
+            for d in HEAD_DIMS if kernel in ("score_keys", "sum_values") else (16, 80, 128):
+                yield _case(kernel, _scan, rate, d, 2, 3, 33)
+        for tokens in TOKEN_COUNTS:
+            yield _case(kernel, _scan, 3.5, 64, 3, 2, tokens)
+        for group in (1, 4, 5, 7):
+            yield _case(kernel, _scan, 3.0, 32, 1, group, 47)
+    for kernel in ("score_f16", "sum_f16"):
+        for d in HEAD_DIMS:
+            yield _case(kernel, _scan, None, d, 3, 2, 41)
+        for tokens in TOKEN_COUNTS[:9]:
+            yield _case(kernel, _scan, None, 64, 1, 5, tokens)
+    for n in TOKEN_COUNTS:
+        yield _case("softmax", _softmax, n, 5, 4.0)
+    yield _case("softmax", _softmax, 100, 3, 60.0)
+    for n, inputs, outputs in ((0, 16, 3), (1, 1, 1), (3, 15, 2), (2, 17, 5), (5, 64, 7), (3, 384, 11)):
+        yield _case("linear", _linear, n, inputs, outputs)

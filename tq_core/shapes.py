@@ -1,0 +1,47 @@
+"""Shapes of the attention whose keys and values are cached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tq_core.errors import ShapeError, check
+
+HEAD_DIM_MIN, HEAD_DIM_MAX, HEAD_DIM_STEP = 16, 256, 16
+
+
+def check_head_dim(head_dim: int) -> None:
+    """Raise ShapeError unless head_dim is a multiple of 16 between 16 and 256."""
+    ok = HEAD_DIM_MIN <= head_dim <= HEAD_DIM_MAX and head_dim % HEAD_DIM_STEP == 0
+    check(ok, "head_dim", f"a multiple of {HEAD_DIM_STEP} in {HEAD_DIM_MIN}..{HEAD_DIM_MAX}", head_dim)
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """Shape of a model's attention; query head h reads KV head ``h // group_size_heads`` (GQA).
+
+    Raises ShapeError when a count is not positive, when ``n_query_heads`` is not a multiple of
+    ``n_kv_heads``, or when ``head_dim`` is not a multiple of 16 in 16..256.
+    """
+
+    n_layers: int
+    n_query_heads: int
+    n_kv_heads: int
+    head_dim: int
+
+    def __post_init__(self) -> None:
+        for name in ("n_layers", "n_query_heads", "n_kv_heads", "head_dim"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ShapeError(f"{name}: expected a positive int, got {value!r}")
+        check_head_dim(self.head_dim)
+        check(
+            self.n_query_heads % self.n_kv_heads == 0,
+            "n_query_heads",
+            f"a multiple of n_kv_heads={self.n_kv_heads}",
+            self.n_query_heads,
+        )
+
+    @property
+    def group_size_heads(self) -> int:
+        """Query heads that share one KV head."""
+        return self.n_query_heads // self.n_kv_heads

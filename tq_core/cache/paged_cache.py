@@ -1,0 +1,201 @@
+"""The cache: every token enters a float16 window, leaves it into packed pages, and is read where it lies.
+
+One layer holds, in token order, ``[sink tokens | packed pages | recent window]``. No history is ever decoded:
+scores and sums run over the codes, over the float16 rows of sinks and window, and meet in one softmax.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from tq_core.cache.accounting import Ledger, baseline_bytes
+from tq_core.cache.store import PageStore
+from tq_core.codecs.arms import Arm
+from tq_core.codecs.fp16 import HalfKeys, HalfValues
+from tq_core.errors import DTypeError, ShapeError, ValueRangeError, check
+from tq_core.kernels.backend import Backend, get_backend
+from tq_core.kernels.layout import HEADER_BYTES
+from tq_core.shapes import ModelShape
+
+F32 = npt.NDArray[np.float32]
+HALF_MAX = 65504.0
+
+
+def check_tokens(name: str, x: object, n_tokens: int | None, heads: int, head_dim: int) -> None:
+    """Raise unless x is float32 (n_tokens, heads, head_dim), finite, every vector's norm at most 65504."""
+    if not isinstance(x, np.ndarray) or x.dtype != np.float32:
+        got = x.dtype if isinstance(x, np.ndarray) else type(x).__name__
+        raise DTypeError(f"{name}: expected a float32 array, got {got}")
+    shape_ok = x.ndim == 3 and x.shape[1:] == (heads, head_dim) and n_tokens in (None, len(x))
+    rows = "n_tokens" if n_tokens is None else n_tokens
+    check(shape_ok, name, f"shape ({rows}, {heads}, {head_dim})", x.shape, ShapeError)
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.sqrt(np.einsum("thd,thd->th", x, x, dtype=np.float64))
+    if not np.isfinite(norms).all():
+        where = tuple(int(i[0]) for i in np.nonzero(~np.isfinite(norms)))
+        raise ValueRangeError(f"{name}: expected finite values, got {x[where].max()} at token {where[0]}, head {where[1]}")
+    most = float(norms.max(initial=0.0))
+    check(most <= HALF_MAX, name, f"vectors of norm at most {HALF_MAX:.0f}, the float16 range", most, ValueRangeError)
+
+
+class PagedCache:
+    """Keys and values of a model's attention under one arm.
+
+    Raises ShapeError or CodecError when the arm cannot store the shape. ``attend`` is all that a model needs.
+    """
+
+    def __init__(self, shape: ModelShape, arm: Arm, backend: Backend | None = None, reserve_tokens: int = 0) -> None:
+        for codec in (arm.key_codec, arm.value_codec):
+            codec.check(shape.head_dim)
+        self.shape, self.arm = shape, arm
+        self.backend = backend or get_backend()
+        everything = reserve_tokens if arm.window is None else min(reserve_tokens, arm.window + 2 * arm.flush_tokens)
+        half = (HalfKeys(), HalfValues(), self.backend, arm.digest)
+        self._recent = PageStore(shape, *half, everything)
+        self._sinks = PageStore(shape, *half, min(arm.sinks, reserve_tokens))
+        packed = 0 if arm.window is None else reserve_tokens
+        self._packed = PageStore(shape, arm.key_codec, arm.value_codec, self.backend, arm.digest, packed)
+        self._scale = float(np.float32(1.0 / np.sqrt(shape.head_dim)))
+        self._scratch_bytes = 0
+
+    @property
+    def length(self) -> int:
+        """Tokens that every layer holds (layers differ only while a forward pass runs)."""
+        return min(self._length(layer) for layer in range(self.shape.n_layers))
+
+    def _length(self, layer: int) -> int:
+        return sum(store.count(layer) for store in (self._sinks, self._packed, self._recent))
+
+    def reset(self) -> None:
+        """Forget all tokens; the pools keep their memory."""
+        for store in (self._sinks, self._packed, self._recent):
+            store.clear()
+
+    def append(self, layer: int, keys: F32, values: F32) -> None:
+        """Append tokens (n_tokens, n_kv_heads, head_dim) to one layer, one at a time, window first."""
+        self._check_layer(layer)
+        heads, d = self.shape.n_kv_heads, self.shape.head_dim
+        check_tokens("keys", keys, None, heads, d)
+        check_tokens("values", values, len(keys), heads, d)
+        for i in range(len(keys)):
+            self._append_one(layer, keys[i : i + 1], values[i : i + 1])
+
+    def attend(self, layer: int, queries: F32, keys: F32, values: F32) -> F32:
+        """Append each new token, then let its query attend to everything up to and including it.
+
+        queries (n_tokens, n_query_heads, head_dim), keys and values (n_tokens, n_kv_heads, head_dim), float32, after
+        RoPE. Returns (n_tokens, n_query_heads, head_dim). Softmax scale 1/sqrt(head_dim). Raises ShapeError,
+        DTypeError or ValueRangeError before anything changes.
+        """
+        self._check_layer(layer)
+        n, d = len(queries), self.shape.head_dim
+        check_tokens("queries", queries, None, self.shape.n_query_heads, d)
+        check_tokens("keys", keys, n, self.shape.n_kv_heads, d)
+        check_tokens("values", values, n, self.shape.n_kv_heads, d)
+        out = np.empty((n, self.shape.n_query_heads, d), np.float32)
+        queries = np.ascontiguousarray(queries)
+        for i in range(n):
+            self._append_one(layer, keys[i : i + 1], values[i : i + 1])
+            weights = self._scores(layer, queries[i])
+            self.backend.call("softmax", scores=weights, n_tokens=weights.shape[1])
+            out[i] = self._weighted_sum(layer, weights)
+        return out
+
+    def scores(self, layer: int, queries: F32) -> F32:
+        """Logits (n_query_heads, n_tokens), softmax scale included, of one token's queries (n_query_heads, head_dim)."""
+        self._check_layer(layer)
+        check_tokens("queries", np.asarray(queries)[None], 1, self.shape.n_query_heads, self.shape.head_dim)
+        return self._scores(layer, np.ascontiguousarray(queries))
+
+    def decode(self, layer: int) -> tuple[F32, F32]:
+        """Everything stored, (n_tokens, n_kv_heads, head_dim) keys and values in token order; for tests and notebooks."""
+        self._check_layer(layer)
+        parts = [store.decode(layer) for store in (self._sinks, self._packed, self._recent)]
+        return np.concatenate([k for k, _ in parts]), np.concatenate([v for _, v in parts])
+
+    def _check_layer(self, layer: int) -> None:
+        ok = isinstance(layer, (int, np.integer)) and 0 <= layer < self.shape.n_layers
+        check(ok, "layer", f"0..{self.shape.n_layers - 1}", layer, ValueRangeError)
+
+    def _append_one(self, layer: int, key: F32, value: F32) -> None:
+        arm, position = self.arm, self._length(layer)
+        if position < arm.sinks:
+            self._sinks.append(layer, key, value, position)
+            return
+        self._recent.append(layer, key, value, position)
+        if arm.window is None:
+            return
+        flush = arm.flush_tokens
+        while self._recent.count(layer) >= arm.window + flush:
+            keys, values = (np.ascontiguousarray(x) for x in self._recent.oldest(layer, flush))
+            self._packed.append(layer, keys, values, arm.sinks + self._packed.count(layer))
+            self._recent.drop_oldest(layer, flush)
+
+    def _scores(self, layer: int, query: F32) -> F32:
+        sinks, packed, recent = self._sinks.count(layer), self._packed.count(layer), self._recent.count(layer)
+        out = np.empty((len(query), sinks + packed + recent), np.float32)
+        self._scratch_bytes = max(self._scratch_bytes, out.nbytes + 4 * query.nbytes)
+        half = HalfKeys()
+        half.scores(self.backend, query, self._scale, self._sinks.pages(layer), sinks, out, 0)
+        codec = self.arm.key_codec
+        codec.scores(self.backend, query, self._scale, self._packed.pages(layer), packed, out, sinks)
+        first = self._recent.first[layer]
+        half.scores(self.backend, query, self._scale, self._recent.pages(layer), recent, out, sinks + packed, first)
+        return out
+
+    def _weighted_sum(self, layer: int, weights: F32) -> F32:
+        sinks, packed, recent = self._sinks.count(layer), self._packed.count(layer), self._recent.count(layer)
+        out = np.zeros((len(weights), self.shape.head_dim), np.float32)
+        half = HalfValues()
+        half.weighted_sum(self.backend, weights, self._sinks.pages(layer), sinks, 0, out)
+        codec = self.arm.value_codec
+        codec.weighted_sum(self.backend, weights, self._packed.pages(layer), packed, sinks, out)
+        first = self._recent.first[layer]
+        half.weighted_sum(self.backend, weights, self._recent.pages(layer), recent, sinks + packed, out, first)
+        return out
+
+    def buffers(self) -> dict[str, int]:
+        """Bytes of every buffer that the cache holds, asked of the arrays themselves."""
+        stores = {"sinks": self._sinks, "packed": self._packed, "recent": self._recent}
+        sizes = {f"{name}_pool": store.pool.buffer.nbytes for name, store in stores.items()}
+        tables = {f"{name}_tables": sum(t.nbytes for t in store.tables) for name, store in stores.items()}
+        return {**sizes, **tables, "scratch": self._scratch_bytes, "fixed_tables": self._fixed_bytes()}
+
+    def _fixed_bytes(self) -> int:
+        return sum(c.fixed_bytes(self.shape.head_dim) for c in (self.arm.key_codec, self.arm.value_codec))
+
+    def ledger(self) -> Ledger:
+        """Where the bytes are; ``total`` equals the sum of ``buffers()``."""
+        shape, packed = self.shape, self._packed
+        layout, used = packed.layout, packed.pool.in_use
+        halves = {name: s.pool.in_use * s.layout.page_bytes for name, s in (("recent", self._recent), ("sinks", self._sinks))}
+        idle = sum((s.pool.capacity - s.pool.in_use) * s.layout.page_bytes for s in (self._sinks, packed, self._recent))
+        tables = sum(t.nbytes for s in (self._sinks, packed, self._recent) for t in s.tables)
+        channels = 2 * shape.n_kv_heads * shape.head_dim
+        compressed = self.arm.window is not None
+        pages = layout if compressed else self._recent.layout
+        nominal = [c.nominal_bits(shape.head_dim) for c in (self.arm.key_codec, self.arm.value_codec)]
+        total = sum(self.buffers().values())
+        n_tokens = self.length
+        return Ledger(
+            payload={name: used * shape.n_kv_heads * nbytes for name, nbytes in layout.streams} if compressed else {},
+            headers=used * HEADER_BYTES,
+            padding=used * (layout.page_bytes - HEADER_BYTES - layout.payload_bytes),
+            idle=idle,
+            recent=halves["recent"],
+            sinks=halves["sinks"],
+            block_tables=tables,
+            scratch=self._scratch_bytes,
+            fixed_tables=self._fixed_bytes(),
+            total=total,
+            decoded_shadow=0,
+            n_tokens=n_tokens,
+            tokens_compressed=packed.count(0),
+            tokens_recent=self._recent.count(0),
+            tokens_sink=self._sinks.count(0),
+            bits_per_channel_nominal=sum(nominal) / 2,
+            bits_per_channel_stored=8 * pages.page_bytes / (pages.page_tokens * channels),
+            bits_per_channel_now=8 * total / (n_tokens * channels * shape.n_layers) if n_tokens else 0.0,
+            baselines=baseline_bytes(shape, n_tokens),
+        )

@@ -1,0 +1,114 @@
+"""Arms: a key codec, a value codec, a recent window and sink tokens, under a name.
+
+An arm is what is compared with another arm. All tokens first enter the recent window as float16; those
+that leave it are encoded from their float16 form.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from tq_core.codecs.base import KeyCodec, ValueCodec, describe
+from tq_core.codecs.fp16 import HalfKeys, HalfValues
+from tq_core.codecs.kivi import KiviKeys, KiviValues
+from tq_core.codecs.registry import Registry
+from tq_core.codecs.turboquant import TurboKeys, TurboValues
+from tq_core.errors import CodecError, check
+from tq_core.math.books import BOOK_VERSION
+
+WINDOW = 128
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A named pair of codecs with its cache policy.
+
+    window: newest tokens kept in float16 (the current one included); None keeps all of them.
+    sinks: first tokens kept in float16 for good. Raises CodecError for a negative count.
+    """
+
+    name: str
+    key_codec: KeyCodec
+    value_codec: ValueCodec
+    window: int | None
+    sinks: int
+
+    def __post_init__(self) -> None:
+        for label, value in (("window", self.window), ("sinks", self.sinks)):
+            ok = value is None if value is None and label == "window" else isinstance(value, int) and 0 <= value < 2**31
+            check(ok, label, "a count of tokens, 0 or more", value, CodecError)
+
+    @property
+    def flush_tokens(self) -> int:
+        """Tokens that leave the window together: the larger of what the two codecs need."""
+        return max(self.key_codec.flush_tokens, self.value_codec.flush_tokens)
+
+    def describe(self) -> dict[str, Any]:
+        """The effective configuration as plain data."""
+        return {
+            "arm": self.name,
+            "keys": describe(self.key_codec),
+            "values": describe(self.value_codec),
+            "window": self.window,
+            "sinks": self.sinks,
+            "flush_tokens": self.flush_tokens,
+            "codebooks": BOOK_VERSION,
+        }
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the effective configuration in canonical JSON."""
+        text = json.dumps(self.describe(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _fp16(sinks: int = 0) -> Arm:
+    return Arm("fp16", HalfKeys(), HalfValues(), None, sinks)
+
+
+def _structured_turbo(
+    key_bits: float = 3.5,
+    value_bits: float = 3.0,
+    window: int = WINDOW,
+    sinks: int = 0,
+    seed: int = 1,
+    key_norm: str = "matched",
+    value_norm: str = "min_mse",
+    arithmetic: str = "exact",
+) -> Arm:
+    keys = TurboKeys(float(key_bits), seed, key_norm, arithmetic)
+    values = TurboValues(float(value_bits), seed + 1, value_norm, arithmetic)
+    return Arm("structured-turbo", keys, values, window, sinks)
+
+
+def _kivi_control(key_bits: int = 3, value_bits: int = 3, window: int = WINDOW, sinks: int = 0) -> Arm:
+    for label, bits in (("key_bits", key_bits), ("value_bits", value_bits)):
+        check(float(bits).is_integer(), label, "a whole number of bits", bits, CodecError)
+    return Arm("kivi-control", KiviKeys(int(key_bits)), KiviValues(int(value_bits)), window, sinks)
+
+
+_ARMS: Registry[Arm] = Registry("arm")
+_ARMS.register("fp16", _fp16)
+_ARMS.register("structured-turbo", _structured_turbo)
+_ARMS.register("kivi-control", _kivi_control)
+_ARMS.freeze()
+
+
+def arm_names() -> tuple[str, ...]:
+    """Names of the known arms, the uncompressed one first."""
+    return _ARMS.names()
+
+
+def get_arm(name: str, **options: Any) -> Arm:
+    """The arm called ``name`` with options such as key_bits, value_bits, window, sinks, seed.
+
+    Raises CodecError for an unknown name, option or value.
+    """
+    factory = _ARMS.get(name)
+    known = factory.__code__.co_varnames[: factory.__code__.co_argcount]  # type: ignore[attr-defined]
+    unknown = sorted(set(options) - set(known))
+    check(not unknown, "options", f"some of {', '.join(known)} for arm {name}", ", ".join(unknown), CodecError)
+    return factory(**options)

@@ -1,0 +1,170 @@
+"""KIVI-like control: keys per channel in groups of 32 tokens, values per token in groups of 32 channels.
+
+Grouped asymmetric integers with float16 step and minimum (2402.02750). Scores and sums are taken on the
+codes, with step and minimum folded into the query or the weights; this codec runs in numpy only, so
+its results are not under the same-bits contract. A control, not a port: KIVI flushes its whole
+key buffer when it is full, while here the oldest 32 tokens leave the recent window together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tq_core.codecs.base import F32, CodecTags, Pages, Streams
+from tq_core.errors import CodecError, check
+from tq_core.kernels.backend import Backend
+from tq_core.kernels.layout import PAGE_TOKENS
+from tq_core.math import tiles
+from tq_core.math.affine import dequantize_groups, quantize_groups
+from tq_core.shapes import check_head_dim
+
+GROUP_TOKENS = tiles.TILE_TOKENS
+KIVI_BITS = (2, 3, 4)
+
+
+def channel_group(head_dim: int) -> int:
+    """Channels that share a value's step and minimum: 32, or 16 where 32 does not divide head_dim."""
+    return 32 if head_dim % 32 == 0 else 16
+
+
+@dataclass(frozen=True)
+class _Kivi:
+    bits: int = 3
+
+    name = "kivi"
+    flush_tokens = GROUP_TOKENS
+    page_tokens = PAGE_TOKENS
+    _side = ""
+
+    def __post_init__(self) -> None:
+        check(self.bits in KIVI_BITS, "bits", f"one of {KIVI_BITS}", self.bits, CodecError)
+
+    def check(self, head_dim: int) -> None:
+        check_head_dim(head_dim)
+
+    def nominal_bits(self, head_dim: int) -> float:
+        return float(self.bits)
+
+    def fixed_bytes(self, head_dim: int) -> int:
+        return 0
+
+    def _widths(self, head_dim: int) -> np.ndarray:
+        return np.full(head_dim // 16, self.bits, np.uint8)
+
+    def _affine_shape(self, head_dim: int) -> tuple[int, ...]:
+        """Shape of a page's steps (and minima) per KV head."""
+        raise NotImplementedError
+
+    def streams(self, head_dim: int) -> Streams:
+        codes = tiles.tile_bytes(self._widths(head_dim)) * (self.page_tokens // tiles.TILE_TOKENS)
+        affine = 2 * int(np.prod(self._affine_shape(head_dim)))
+        return ((f"{self._side}_steps", affine), (f"{self._side}_minima", affine), (f"{self._side}_codes", codes))
+
+    def _write(self, pages: Pages, page: int, head: int, first: int, codes: np.ndarray, step: np.ndarray, low: np.ndarray) -> None:
+        """Store one tile of 32 tokens, at tile ``first`` of the page."""
+        view = lambda stream: pages.layout.view(pages.pool, page, head, f"{self._side}_{stream}")  # noqa: E731
+        packed = tiles.pack_stream(codes, self._widths(codes.shape[-1]), self._side == "key")
+        view("codes")[first * packed.size : (first + 1) * packed.size] = packed
+        for stream, array in (("steps", step), ("minima", low)):
+            flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            view(stream)[first * flat.size : (first + 1) * flat.size] = flat
+
+    def append(self, backend: Backend, pages: Pages, first: int, x: F32) -> None:
+        aligned = first % GROUP_TOKENS == 0 and len(x) % GROUP_TOKENS == 0
+        check(aligned, "first", f"whole groups of {GROUP_TOKENS} tokens", (first, len(x)), CodecError)
+        for start in range(0, len(x), GROUP_TOKENS):
+            page, slot = divmod(first + start, self.page_tokens)
+            for head in range(x.shape[1]):
+                group = np.ascontiguousarray(x[start : start + GROUP_TOKENS, head])
+                self._write(pages, int(pages.table[page]), head, slot // GROUP_TOKENS, *self._quantize(group))
+
+    def _quantize(self, group: F32) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        raise NotImplementedError
+
+    def _unpack(self, pages: Pages, n_tokens: int, head_dim: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Codes (heads, pages * page_tokens, head_dim) uint8; steps and minima (heads, pages, ...) float32."""
+        codes = pages.stack(f"{self._side}_codes", n_tokens)
+        n_pages, heads = codes.shape[:2]
+        order = np.ascontiguousarray(np.swapaxes(codes, 0, 1)).reshape(-1)
+        flat = tiles.unpack_stream(order, self._widths(head_dim), self._side == "key")
+        halves = []
+        for stream in ("steps", "minima"):
+            raw = np.ascontiguousarray(np.swapaxes(pages.stack(f"{self._side}_{stream}", n_tokens), 0, 1))
+            half = raw.view(np.float16).reshape(heads, n_pages, *self._affine_shape(head_dim))
+            halves.append(half.astype(np.float32))
+        return flat.reshape(heads, n_pages * self.page_tokens, head_dim), halves[0], halves[1]
+
+
+@dataclass(frozen=True)
+class KiviKeys(_Kivi):
+    """Keys per channel: one step and minimum for every 32 tokens of a channel."""
+
+    tags = CodecTags(per_channel=True, same_bits=False)
+    _side = "key"
+
+    def _affine_shape(self, head_dim: int) -> tuple[int, ...]:
+        return (self.page_tokens // GROUP_TOKENS, head_dim)
+
+    def _quantize(self, group: F32) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return quantize_groups(group, self.bits, axis=0)
+
+    def scores(
+        self, backend: Backend, queries: F32, scale: float, pages: Pages, n_tokens: int, out: F32, offset: int
+    ) -> None:
+        if n_tokens == 0:
+            return
+        heads, d = pages.layout.n_kv_heads, queries.shape[-1]
+        codes, step, low = self._unpack(pages, n_tokens, d)
+        q = queries.reshape(heads, 1, -1, d)  # KV head, group of tokens, query head, channel
+        step, low = step.reshape(heads, -1, 1, d), low.reshape(heads, -1, 1, d)
+        grouped = codes.reshape(heads, -1, GROUP_TOKENS, d).astype(np.float32)
+        logits = np.matmul(q * step, np.swapaxes(grouped, -1, -2)) + (q * low).sum(axis=-1, keepdims=True)
+        flat = np.moveaxis(logits, 1, 2).reshape(len(queries), -1)
+        out[:, offset : offset + n_tokens] = flat[:, :n_tokens] * np.float32(scale)
+
+    def decode(self, pages: Pages, n_tokens: int, head_dim: int) -> F32:
+        codes, step, low = self._unpack(pages, n_tokens, head_dim)
+        heads = len(codes)
+        grouped = codes.reshape(heads, -1, GROUP_TOKENS, head_dim)
+        x = dequantize_groups(grouped, step.reshape(heads, -1, 1, head_dim), low.reshape(heads, -1, 1, head_dim))
+        return np.ascontiguousarray(np.swapaxes(x.reshape(heads, -1, head_dim)[:, :n_tokens], 0, 1))
+
+
+@dataclass(frozen=True)
+class KiviValues(_Kivi):
+    """Values per token: one step and minimum for every 32 channels of a token."""
+
+    tags = CodecTags(same_bits=False)
+    _side = "value"
+
+    def _affine_shape(self, head_dim: int) -> tuple[int, ...]:
+        return (self.page_tokens, head_dim // channel_group(head_dim))
+
+    def _quantize(self, group: F32) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        per = channel_group(group.shape[-1])
+        codes, step, low = quantize_groups(group.reshape(len(group), -1, per), self.bits, axis=2)
+        return codes.reshape(group.shape), step, low
+
+    def weighted_sum(self, backend: Backend, weights: F32, pages: Pages, n_tokens: int, offset: int, out: F32) -> None:
+        if n_tokens == 0:
+            return
+        heads, d = pages.layout.n_kv_heads, out.shape[-1]
+        codes, step, low = self._unpack(pages, n_tokens, d)
+        per, tokens = channel_group(d), codes.shape[1]
+        step, low = step.reshape(heads, tokens, -1), low.reshape(heads, tokens, -1)
+        w = np.zeros((heads, len(weights) // heads, tokens), np.float32)
+        w[:, :, :n_tokens] = weights[:, offset : offset + n_tokens].reshape(heads, -1, n_tokens)
+        scaled = w[:, :, None, :] * np.swapaxes(step, 1, 2)[:, None]  # KV head, query head, channel group, token
+        grouped = codes.reshape(heads, tokens, d // per, per).astype(np.float32)
+        total = np.einsum("hqgt,htgc->hqgc", scaled, grouped, optimize=True)
+        total = total + np.matmul(w, low)[..., None]
+        out += total.reshape(len(weights), d)
+
+    def decode(self, pages: Pages, n_tokens: int, head_dim: int) -> F32:
+        codes, step, low = self._unpack(pages, n_tokens, head_dim)
+        heads, tokens = codes.shape[:2]
+        grouped = codes.reshape(heads, tokens, -1, channel_group(head_dim))
+        x = dequantize_groups(grouped, step.reshape(heads, tokens, -1, 1), low.reshape(heads, tokens, -1, 1))
+        return np.ascontiguousarray(np.swapaxes(x.reshape(heads, tokens, head_dim)[:, :n_tokens], 0, 1))

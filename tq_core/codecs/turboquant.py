@@ -1,0 +1,155 @@
+"""Structured TurboQuant: rotate, quantize each coordinate with a Lloyd-Max book, keep one scale.
+
+TurboQuant_mse (2504.19874, Algorithm 1) with Fast-TurboQuant's transform (2606.21448: signs and a
+Hadamard matrix instead of a dense rotation) and a fitted scale (EDEN; see math/quantize.py).
+The transform precedes TurboQuant: DRIVE, EDEN and HIGGS rotate before a scalar book too.
+
+Keys are rotated after RoPE and the query with them, so <Tq, Tk> = <q, k>; scores are exact integer sums
+over the codes. Values are summed in the rotated basis and one inverse transform follows per head.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from tq_core.codecs.base import F32, CodecTags, Pages, Streams
+from tq_core.errors import CodecError, check
+from tq_core.kernels.backend import Backend
+from tq_core.kernels.layout import PAGE_TOKENS, code_streams
+from tq_core.math import tiles
+from tq_core.math.books import RATES, load_books, widths_for
+from tq_core.math.quantize import NormMode, centroid_values
+from tq_core.math.rotation import StructuredRotation
+from tq_core.shapes import check_head_dim
+
+SCORE_MODES = ("exact", "f32")
+
+
+@lru_cache(maxsize=64)
+def _rotation(head_dim: int, seed: int) -> StructuredRotation:
+    return StructuredRotation(head_dim, seed)
+
+
+@lru_cache(maxsize=64)
+def _book_arguments(bits: float, head_dim: int) -> dict[str, Any]:
+    books = load_books()
+    return {"widths": widths_for(bits, head_dim), "levels": books.levels, "book_scale": books.scale}
+
+
+@dataclass(frozen=True)
+class _Turbo:
+    """Fields that keys and values share: nominal bits, rotation seed, rule of the stored scale, arithmetic.
+
+    ``arithmetic`` "exact" sums integers (16-bit queries and weights); "f32" is the float32 oracle.
+    Raises CodecError for an unknown rate, rule or arithmetic.
+    """
+
+    bits: float
+    seed: int
+    norm: str
+    arithmetic: str = "exact"
+
+    name = "structured-turboquant"
+    tags = CodecTags()
+    flush_tokens = 1
+    page_tokens = PAGE_TOKENS
+    _side = ""
+
+    def __post_init__(self) -> None:
+        check(self.bits in RATES, "bits", f"one of {RATES}", self.bits, CodecError)
+        check(self.norm in NormMode.__members__, "norm", f"one of {tuple(NormMode.__members__)}", self.norm, CodecError)
+        check(self.arithmetic in SCORE_MODES, "arithmetic", f"one of {SCORE_MODES}", self.arithmetic, CodecError)
+
+    def check(self, head_dim: int) -> None:
+        check_head_dim(head_dim)
+
+    def streams(self, head_dim: int) -> Streams:
+        return code_streams(self._side, widths_for(self.bits, head_dim), self.page_tokens)
+
+    def nominal_bits(self, head_dim: int) -> float:
+        return float(widths_for(self.bits, head_dim).mean())
+
+    def fixed_bytes(self, head_dim: int) -> int:
+        rotation, books = _rotation(head_dim, self.seed), load_books()
+        tables = (rotation.signs, rotation.hadamard, books.levels, books.scale, books.boundaries)
+        return sum(t.nbytes for t in tables) + head_dim // 16
+
+    def _rotate(self, backend: Backend, x: F32, inverse: bool) -> F32:
+        rotation = _rotation(x.shape[-1], self.seed)
+        y = np.empty_like(x)
+        backend.call(
+            "rotate", x=x, signs=rotation.signs, hadamard=rotation.hadamard, y=y, inverse=int(inverse), scale=rotation.unit
+        )
+        return y
+
+    def append(self, backend: Backend, pages: Pages, first: int, x: F32) -> None:
+        rotation = _rotation(x.shape[-1], self.seed)
+        backend.call(
+            f"append_{self._side}s", x=x, signs=rotation.signs, hadamard=rotation.hadamard,
+            **_book_arguments(self.bits, x.shape[-1]), boundaries=load_books().boundaries, pages=pages.table,
+            layout=pages.layout.words, pool=pages.pool, norm_mode=int(NormMode[self.norm]), first=first,
+        )  # fmt: skip
+
+    def decode(self, pages: Pages, n_tokens: int, head_dim: int) -> F32:
+        widths, heads = widths_for(self.bits, head_dim), pages.layout.n_kv_heads
+        out = np.empty((n_tokens, heads, head_dim), np.float32)
+        codes, scales = pages.stack(f"{self._side}_codes", n_tokens), pages.stack(f"{self._side}_scales", n_tokens)
+        for head in range(heads):
+            flat = tiles.unpack_stream(np.ascontiguousarray(codes[:, head]).reshape(-1), widths, self._side == "key")
+            scale = np.ascontiguousarray(scales[:, head]).view(np.float16).reshape(-1, 1).astype(np.float32)
+            rotated = scale * centroid_values(flat, widths, load_books())
+            out[:, head] = _rotation(head_dim, self.seed).inverse(rotated[:n_tokens])
+        return out
+
+
+@dataclass(frozen=True)
+class TurboKeys(_Turbo):
+    """Keys: matched norm by default, which keeps the variance of random queries' logits."""
+
+    bits: float = 3.5
+    seed: int = 1
+    norm: str = "matched"
+    _side = "key"
+
+    def scores(
+        self, backend: Backend, queries: F32, scale: float, pages: Pages, n_tokens: int, out: F32, offset: int
+    ) -> None:
+        if n_tokens == 0:
+            return
+        rotated = self._rotate(backend, queries, inverse=False)
+        common = {
+            **_book_arguments(self.bits, queries.shape[-1]), "pages": pages.table, "layout": pages.layout.words,
+            "pool": pages.pool, "scores": out, "n_kv_heads": pages.layout.n_kv_heads, "n_tokens": n_tokens, "offset": offset,
+        }  # fmt: skip
+        if self.arithmetic == "f32":
+            backend.call("score_keys_f32", query=rotated, scale=scale, **common)
+            return
+        query, step = np.empty(rotated.shape, np.int16), np.empty(len(rotated), np.float32)
+        backend.call("quantize_query", x=rotated, query=query, step=step, scale=scale)
+        backend.call("score_keys", query=query, step=step, **common)
+
+
+@dataclass(frozen=True)
+class TurboValues(_Turbo):
+    """Values: least squared error by default, since they are read through a sum and not a direction."""
+
+    bits: float = 3.0
+    seed: int = 2
+    norm: str = "min_mse"
+    _side = "value"
+
+    def weighted_sum(self, backend: Backend, weights: F32, pages: Pages, n_tokens: int, offset: int, out: F32) -> None:
+        if n_tokens == 0:
+            return
+        rotated = np.zeros_like(out)
+        kernel = "sum_values" if self.arithmetic == "exact" else "sum_values_f32"
+        backend.call(
+            kernel, weights=weights, **_book_arguments(self.bits, out.shape[-1]), pages=pages.table,
+            layout=pages.layout.words, pool=pages.pool, out=rotated, n_kv_heads=pages.layout.n_kv_heads,
+            n_tokens=n_tokens, offset=offset,
+        )  # fmt: skip
+        out += self._rotate(backend, rotated, inverse=True)

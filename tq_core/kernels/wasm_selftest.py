@@ -1,0 +1,133 @@
+"""The known-answer test that a wasm backend passes before anyone gets it.
+
+One small case per kernel, with the numpy backend's results as the answers, compared bit for bit. An
+engine that compiles an instruction wrongly (``i8x16.swizzle`` is the one known) is refused here with
+the kernel's name, instead of giving wrong scores later. The cases have partial tiles and pages, page
+numbers out of order, both code widths of a half rate and a head size that is no power of two.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tq_core.errors import BackendError
+from tq_core.kernels.backend import Backend, NumpyBackend
+from tq_core.kernels.table import KERNELS
+from tq_core.math.books import load_books, widths_for
+from tq_core.math.quantize import NormMode
+from tq_core.math.rotation import StructuredRotation
+from tq_core.math.tiles import tile_bytes
+
+Arguments = dict[str, Any]
+_HEAD_DIM, _KV_HEADS, _QUERY_HEADS, _PAGE_TOKENS, _TOKENS = 64, 2, 6, 32, 41
+_SPAN = {"n_kv_heads": _KV_HEADS, "n_tokens": _TOKENS, "offset": 3}
+_PAGES = np.array([2, 0], np.uint32)
+
+
+def _rotation(head_dim: int) -> Arguments:
+    rotation = StructuredRotation(head_dim, seed=7)
+    return {"signs": rotation.signs, "hadamard": rotation.hadamard}
+
+
+def _book() -> Arguments:
+    books = load_books()
+    return {"widths": widths_for(3.5, _HEAD_DIM), "levels": books.levels, "book_scale": books.scale}
+
+
+def _layout(codes: int, scales: int) -> np.ndarray:
+    """A page of a 64-byte header, then per KV head keys and values, each scales and codes."""
+    side = scales + codes
+    offsets = (0, scales, side, side + scales)
+    return np.array([_PAGE_TOKENS, 64 + _KV_HEADS * 2 * side, 64, 2 * side, *offsets], np.uint32)
+
+
+def _coded_cases(draw: Any, run: Any) -> Iterator[tuple[str, Arguments]]:
+    book, rotation = _book(), _rotation(_HEAD_DIM)
+    quantizer = {
+        **rotation,
+        **book,
+        "boundaries": load_books().boundaries,
+        "norm_mode": int(NormMode.matched),
+    }
+    x = draw(_TOKENS, _HEAD_DIM)
+    yield (
+        "encode_rows",
+        {
+            "x": x,
+            **quantizer,
+            "codes": np.zeros((_TOKENS, _HEAD_DIM), np.uint8),
+            "scales": np.zeros(_TOKENS, np.uint16),
+        },
+    )
+    layout = _layout(tile_bytes(book["widths"]), 2 * _PAGE_TOKENS)
+    pool = np.full(3 * int(layout[1]) + 5, 0x5A, np.uint8)
+    paged = {"pages": _PAGES, "layout": layout}
+    for name in ("append_keys", "append_values"):
+        appended = {"x": draw(_TOKENS, _KV_HEADS, _HEAD_DIM), **quantizer, **paged, "first": 0}
+        yield name, {**appended, "pool": pool.copy()}
+        run(name, **appended, pool=pool)
+    query, step = np.zeros((_QUERY_HEADS, _HEAD_DIM), np.int16), np.zeros(_QUERY_HEADS, np.float32)
+    queries = {"x": draw(_QUERY_HEADS, _HEAD_DIM), "scale": 0.125}
+    yield "quantize_query", {**queries, "query": query.copy(), "step": step.copy()}
+    run("quantize_query", **queries, query=query, step=step)
+    stored = {**book, **paged, "pool": pool, **_SPAN}
+    scores, out = draw(_QUERY_HEADS, _TOKENS + 5), draw(_QUERY_HEADS, _HEAD_DIM)
+    weights = np.abs(draw(_QUERY_HEADS, _TOKENS + 5))
+    yield "score_keys", {**stored, "query": query, "step": step, "scores": scores}
+    yield "score_keys_f32", {**stored, "query": queries["x"], "scores": scores, "scale": 0.125}
+    yield "sum_values", {**stored, "weights": weights, "out": out}
+    yield "sum_values_f32", {**stored, "weights": weights, "out": out}
+
+
+def _plain_cases(draw: Any) -> Iterator[tuple[str, Arguments]]:
+    for inverse in (0, 1):
+        x = draw(3, 48)
+        yield "rotate", {"x": x, **_rotation(48), "y": np.zeros_like(x), "inverse": inverse, "scale": 0.25}
+    layout = _layout(2 * _PAGE_TOKENS * _HEAD_DIM, 0)
+    pool = draw(3 * int(layout[1]) // 2).astype(np.float16).view(np.uint8)
+    stored = {"pages": _PAGES, "layout": layout, "pool": pool, **_SPAN, "first": 9}
+    scores = draw(_QUERY_HEADS, _TOKENS + 5)
+    yield "score_f16", {**stored, "query": draw(_QUERY_HEADS, _HEAD_DIM), "scores": scores, "scale": 0.125}
+    yield "sum_f16", {**stored, "weights": np.abs(scores), "out": draw(_QUERY_HEADS, _HEAD_DIM)}
+    yield "softmax", {"scores": 4 * scores, "n_tokens": _TOKENS}
+    yield "linear", {"x": draw(3, 37), "w": draw(5, 37), "y": np.zeros((3, 5), np.float32)}
+
+
+def _outputs(kernel: str, arguments: Arguments) -> Arguments:
+    return {a.name: arguments[a.name].copy() for a in KERNELS[kernel].args if a.role != "in"}
+
+
+@functools.cache
+def known_answers() -> tuple[tuple[str, Arguments, Arguments], ...]:
+    """(kernel, arguments, expected outputs) of every case, from the numpy backend."""
+    reference = NumpyBackend()
+    random = np.random.default_rng(20250429)
+
+    def draw(*shape: int) -> np.ndarray:
+        return random.standard_normal(shape, np.float32)
+
+    found = []
+    for kernel, arguments in (*_coded_cases(draw, reference.call), *_plain_cases(draw)):
+        expected = _outputs(kernel, arguments)
+        reference.call(kernel, **{**arguments, **expected})
+        found.append((kernel, arguments, expected))
+    return tuple(found)
+
+
+def self_test(backend: Backend) -> int:
+    """Run every known answer; returns how many. Raises BackendError naming the first kernel that is wrong."""
+    for kernel, arguments, expected in known_answers():
+        got = _outputs(kernel, arguments)
+        backend.call(kernel, **{**arguments, **got})
+        for name, want in expected.items():
+            wrong = np.flatnonzero(got[name].view(np.uint8).reshape(-1) != want.view(np.uint8).reshape(-1))
+            if wrong.size:
+                raise BackendError(
+                    f"{backend.name}: self-test: {kernel}: {name}: expected the reference's bytes, "
+                    f"got {wrong.size} different ones, the first at byte {wrong[0]}"
+                )
+    return len(known_answers())

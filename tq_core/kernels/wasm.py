@@ -61,7 +61,8 @@ class WasmBackend:
     """The kernels of ``target`` ("scalar" or "simd128") on ``host``.
 
     Arguments are copied into linear memory and outputs back, so a call costs a copy of its arrays;
-    of a page pool only the pages in use are copied. One instance per thread, made on first use.
+    of a page pool only the pages in use are copied. One instance per thread, made on first use; a
+    thread that ends calls ``discard`` before, or a guest of the SDK lives on until the process ends.
     ``growth_events`` counts how often a memory was grown.
     """
 

@@ -3,7 +3,8 @@
 One small case per kernel, with the numpy backend's results as the answers, compared bit for bit. An
 engine that compiles an instruction wrongly (``i8x16.swizzle`` is the one known) is refused here with
 the kernel's name, instead of giving wrong scores later. The cases have partial tiles and pages, page
-numbers out of order, both code widths of a half rate and a head size that is no power of two.
+numbers out of order, and a head size that is no power of two. Every code width and every number of
+query heads per pass occurs, since the compiler makes a copy of a kernel for each of them.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ import numpy as np
 from tq_core.errors import BackendError
 from tq_core.kernels.backend import Backend, NumpyBackend
 from tq_core.kernels.table import KERNELS
-from tq_core.math.books import load_books, widths_for
+from tq_core.math.books import load_books
 from tq_core.math.quantize import NormMode
 from tq_core.math.rotation import StructuredRotation
 from tq_core.math.tiles import tile_bytes
 
 Arguments = dict[str, Any]
-_HEAD_DIM, _KV_HEADS, _QUERY_HEADS, _PAGE_TOKENS, _TOKENS = 64, 2, 6, 32, 41
+_HEAD_DIM, _KV_HEADS, _PAGE_TOKENS, _TOKENS = 64, 2, 32, 41
+_WIDTHS = np.array([4, 3, 2, 2], np.uint8)
+# Query heads per KV head. A pass takes at most four: 4 + 1, 4 + 2, 4 + 3.
+_GROUP_SIZES = (5, 6, 7)
 _SPAN = {"n_kv_heads": _KV_HEADS, "n_tokens": _TOKENS, "offset": 3}
 _PAGES = np.array([2, 0], np.uint32)
 
@@ -35,7 +39,7 @@ def _rotation(head_dim: int) -> Arguments:
 
 def _book() -> Arguments:
     books = load_books()
-    return {"widths": widths_for(3.5, _HEAD_DIM), "levels": books.levels, "book_scale": books.scale}
+    return {"widths": _WIDTHS, "levels": books.levels, "book_scale": books.scale}
 
 
 def _layout(codes: int, scales: int) -> np.ndarray:
@@ -70,17 +74,18 @@ def _coded_cases(draw: Any, run: Any) -> Iterator[tuple[str, Arguments]]:
         appended = {"x": draw(_TOKENS, _KV_HEADS, _HEAD_DIM), **quantizer, **paged, "first": 0}
         yield name, {**appended, "pool": pool.copy()}
         run(name, **appended, pool=pool)
-    query, step = np.zeros((_QUERY_HEADS, _HEAD_DIM), np.int16), np.zeros(_QUERY_HEADS, np.float32)
-    queries = {"x": draw(_QUERY_HEADS, _HEAD_DIM), "scale": 0.125}
-    yield "quantize_query", {**queries, "query": query.copy(), "step": step.copy()}
-    run("quantize_query", **queries, query=query, step=step)
     stored = {**book, **paged, "pool": pool, **_SPAN}
-    scores, out = draw(_QUERY_HEADS, _TOKENS + 5), draw(_QUERY_HEADS, _HEAD_DIM)
-    weights = np.abs(draw(_QUERY_HEADS, _TOKENS + 5))
-    yield "score_keys", {**stored, "query": query, "step": step, "scores": scores}
-    yield "score_keys_f32", {**stored, "query": queries["x"], "scores": scores, "scale": 0.125}
-    yield "sum_values", {**stored, "weights": weights, "out": out}
-    yield "sum_values_f32", {**stored, "weights": weights, "out": out}
+    for query_heads in (_KV_HEADS * size for size in _GROUP_SIZES):
+        query, step = np.zeros((query_heads, _HEAD_DIM), np.int16), np.zeros(query_heads, np.float32)
+        queries = {"x": draw(query_heads, _HEAD_DIM), "scale": 0.125}
+        yield "quantize_query", {**queries, "query": query.copy(), "step": step.copy()}
+        run("quantize_query", **queries, query=query, step=step)
+        scores, out = draw(query_heads, _TOKENS + 5), draw(query_heads, _HEAD_DIM)
+        weights = np.abs(draw(query_heads, _TOKENS + 5))
+        yield "score_keys", {**stored, "query": query, "step": step, "scores": scores}
+        yield "score_keys_f32", {**stored, "query": queries["x"], "scores": scores, "scale": 0.125}
+        yield "sum_values", {**stored, "weights": weights, "out": out}
+        yield "sum_values_f32", {**stored, "weights": weights, "out": out}
 
 
 def _plain_cases(draw: Any) -> Iterator[tuple[str, Arguments]]:
@@ -90,9 +95,10 @@ def _plain_cases(draw: Any) -> Iterator[tuple[str, Arguments]]:
     layout = _layout(2 * _PAGE_TOKENS * _HEAD_DIM, 0)
     pool = draw(3 * int(layout[1]) // 2).astype(np.float16).view(np.uint8)
     stored = {"pages": _PAGES, "layout": layout, "pool": pool, **_SPAN, "first": 9}
-    scores = draw(_QUERY_HEADS, _TOKENS + 5)
-    yield "score_f16", {**stored, "query": draw(_QUERY_HEADS, _HEAD_DIM), "scores": scores, "scale": 0.125}
-    yield "sum_f16", {**stored, "weights": np.abs(scores), "out": draw(_QUERY_HEADS, _HEAD_DIM)}
+    query_heads = _KV_HEADS * _GROUP_SIZES[0]
+    scores = draw(query_heads, _TOKENS + 5)
+    yield "score_f16", {**stored, "query": draw(query_heads, _HEAD_DIM), "scores": scores, "scale": 0.125}
+    yield "sum_f16", {**stored, "weights": np.abs(scores), "out": draw(query_heads, _HEAD_DIM)}
     yield "softmax", {"scores": 4 * scores, "n_tokens": _TOKENS}
     yield "linear", {"x": draw(3, 37), "w": draw(5, 37), "y": np.zeros((3, 5), np.float32)}
 

@@ -1,0 +1,104 @@
+"""A GGUF file read into memory, and its tensors as float32 arrays.
+
+The file is read once, and the digest, the header and the tensors all come from those same bytes:
+a file that changes on disk meanwhile cannot pass one check and fail another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from gguf.constants import GGMLQuantizationType
+from gguf.quants import dequantize
+
+from tq_core.errors import ModelFileError
+from tq_core.model.gguf_header import GgufHeader, TensorInfo, require, scan_header
+
+T = TypeVar("T", int, float, bool, str, list)
+
+MAX_FILE_BYTES = 2 << 30
+TENSOR_TYPES = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0")
+
+
+@dataclass(frozen=True)
+class GgufFile:
+    """A scanned GGUF file: header, SHA-256 of the whole file (hex), and its bytes."""
+
+    name: str
+    header: GgufHeader = field(repr=False)
+    digest: str
+    data: bytes = field(repr=False)
+
+    @classmethod
+    def read(cls, path: str | Path, expected_digest: str | None = None) -> GgufFile:
+        """Read and scan the file.
+
+        Raises ModelFileError when it cannot be read, is larger than MAX_FILE_BYTES, has another
+        SHA-256 than ``expected_digest``, or breaks the GGUF format anywhere in its header.
+        """
+        path = Path(path)
+        try:
+            n_bytes = path.stat().st_size
+            require(n_bytes <= MAX_FILE_BYTES, path.name, f"at most {MAX_FILE_BYTES} bytes", n_bytes)
+            data = path.read_bytes()
+        except OSError as error:
+            raise ModelFileError(f"{path.name}: expected a readable file, got {error}") from error
+        return cls.from_bytes(path.name, data, expected_digest)
+
+    @classmethod
+    def from_bytes(cls, name: str, data: bytes, expected_digest: str | None = None) -> GgufFile:
+        """The same for the content of a file called ``name``."""
+        digest = hashlib.sha256(data).hexdigest()
+        if expected_digest is not None:
+            require(digest == expected_digest, f"SHA-256 of {name}", expected_digest, digest)
+        return cls(name, scan_header(data), digest, data)
+
+    def metadata(self, key: str, kind: type[T], default: T | None = None) -> T:
+        """Metadata value of type ``kind`` (int, float, bool, str or list); ModelFileError otherwise."""
+        value = self.header.metadata.get(key, default)
+        if value is None:
+            raise ModelFileError(f"{key}: expected a metadata field of type {kind.__name__}, got none")
+        # bool is an int to Python, but not to GGUF.
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise ModelFileError(f"{key}: expected type {kind.__name__}, got {type(value).__name__}")
+        return value
+
+    def check_tensors(self, expected: Mapping[str, tuple[int, ...]]) -> None:
+        """Raise ModelFileError unless exactly these tensors are here, in these shapes and a known type."""
+        tensors = self.header.tensors
+        for name, shape in expected.items():
+            require(name in tensors, name, f"a tensor of shape {shape}", "no such tensor")
+            info = tensors[name]
+            require(info.shape == shape, f"shape of {name}", f"{shape}", info.shape)
+            known = info.type_name in TENSOR_TYPES
+            require(known, f"type of {name}", f"one of {', '.join(TENSOR_TYPES)}", info.type_name)
+        for name in tensors:
+            require(name in expected, name, "no tensor that the architecture does not use", "one")
+
+    def tensor(self, name: str) -> np.ndarray:
+        """The tensor as a read-only float32 array of its shape; ModelFileError if not all are finite.
+
+        Block formats are expanded by ``gguf.quants.dequantize``: each weight is
+        ``scale * code + minimum`` in float32 (Q4_1), or ``scale * code`` (Q8_0).
+        """
+        require(name in self.header.tensors, name, "a tensor", "no such tensor")
+        info = self.header.tensors[name]
+        with np.errstate(all="ignore"):  # a tampered scale may overflow; the check below reports it
+            values = _dequantized(self.data, info)
+        require(bool(np.isfinite(values).all()), f"data of {name}", "finite weights", "inf or nan")
+        values.flags.writeable = False
+        return values
+
+
+def _dequantized(data: bytes, info: TensorInfo) -> np.ndarray:
+    raw = np.frombuffer(data, np.uint8, info.n_bytes, info.start)
+    rows = raw.reshape(*info.shape[:-1], -1)
+    values = dequantize(rows, GGMLQuantizationType[info.type_name])
+    if info.type_name == "F32":
+        values = values.copy()  # a view would keep the whole file's bytes alive
+    return values.reshape(info.shape)

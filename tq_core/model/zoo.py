@@ -1,0 +1,50 @@
+"""The models by name."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from tq_core.errors import ModelUnavailable, ValueRangeError, check
+from tq_core.model.fetch import SMOLLM2, fetch, model_path
+from tq_core.model.interface import LanguageModel
+
+_NAMES = ("tiny", "smollm2")
+
+
+def model_names() -> list[str]:
+    """Names that load_model takes; the first is the default."""
+    return list(_NAMES)
+
+
+def load_model(name: str = "tiny", *, may_fetch: bool = True) -> LanguageModel:
+    """Load a model; a second call with the same name returns the same object, whose weights are read-only.
+
+    "tiny" comes with the repository. "smollm2" is read from the user's cache directory and, with
+    ``may_fetch``, fetched into it first when it is not there. Raises ValueRangeError for an unknown
+    name, ModelUnavailable (with what to do) when the file is missing and cannot be fetched, and
+    ModelFileError when the file there is not the expected one.
+    """
+    check(name in _NAMES, "model", f"one of {', '.join(_NAMES)}", name, ValueRangeError)
+    if name == "tiny":
+        return _load_tiny()
+    path = model_path(SMOLLM2)
+    if not path.exists():
+        if not may_fetch:
+            raise ModelUnavailable(f"model smollm2: expected {path}, got no such file. {SMOLLM2.advice()}")
+        fetch(SMOLLM2)
+    return _load_gguf("smollm2", str(path), SMOLLM2.file_sha256)
+
+
+@lru_cache(maxsize=1)
+def _load_tiny() -> LanguageModel:
+    from tq_core.model.tiny import load_tiny
+
+    return load_tiny()
+
+
+@lru_cache(maxsize=1)
+def _load_gguf(name: str, path: str, digest: str) -> LanguageModel:
+    from tq_core.model.gguf_file import GgufFile
+    from tq_core.model.transformer import LlamaModel
+
+    return LlamaModel.from_gguf(GgufFile.read(path, digest), name)

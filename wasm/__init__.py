@@ -1,0 +1,1 @@
+"""Building and checking the WebAssembly modules; running them is tq_core.kernels.wasm."""

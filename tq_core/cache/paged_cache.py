@@ -67,9 +67,14 @@ class PagedCache:
     def _length(self, layer: int) -> int:
         return sum(store.count(layer) for store in (self._sinks, self._packed, self._recent))
 
+    @property
+    def stores(self) -> dict[str, PageStore]:
+        """The page stores by name, in token order: sinks, packed, recent. To look at, not to change."""
+        return {"sinks": self._sinks, "packed": self._packed, "recent": self._recent}
+
     def reset(self) -> None:
         """Forget all tokens; the pools keep their memory."""
-        for store in (self._sinks, self._packed, self._recent):
+        for store in self.stores.values():
             store.clear()
 
     def append(self, layer: int, keys: F32, values: F32) -> None:
@@ -157,9 +162,8 @@ class PagedCache:
 
     def buffers(self) -> dict[str, int]:
         """Bytes of every buffer that the cache holds, asked of the arrays themselves."""
-        stores = {"sinks": self._sinks, "packed": self._packed, "recent": self._recent}
-        sizes = {f"{name}_pool": store.pool.buffer.nbytes for name, store in stores.items()}
-        tables = {f"{name}_tables": sum(t.nbytes for t in store.tables) for name, store in stores.items()}
+        sizes = {f"{name}_pool": store.pool.buffer.nbytes for name, store in self.stores.items()}
+        tables = {f"{name}_tables": sum(t.nbytes for t in store.tables) for name, store in self.stores.items()}
         return {**sizes, **tables, "scratch": self._scratch_bytes, "fixed_tables": self._fixed_bytes()}
 
     def _fixed_bytes(self) -> int:

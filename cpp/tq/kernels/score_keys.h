@@ -21,7 +21,7 @@ TQ_INLINE void score_run(F32* total, const uint8_t* rows, uint32_t half, const R
                          float book_scale, const Quad* quads, const int32_t* sums) {
   const Table table = load_table(levels);
   Acc acc[kHeads];
-  for (int h = 0; h < kHeads; ++h) acc[h] = zero_acc();
+  clear_heads<kHeads>(acc);
   constexpr uint32_t stride = kMaxHeadDim / 4;
   for (uint32_t g = run.begin; g < run.end; ++g, rows += kBits * kRowBytes) {
     if (half) {
@@ -30,7 +30,10 @@ TQ_INLINE void score_run(F32* total, const uint8_t* rows, uint32_t half, const R
       score_group<kBits, 0, kHeads>(acc, rows, table, quads + 4 * g, stride);
     }
   }
-  for (int h = 0; h < kHeads; ++h) total[h] = total[h] + signed_sum(acc[h], sums[h]) * splat(book_scale);
+  total[0] = total[0] + signed_sum(acc[0], sums[0]) * splat(book_scale);
+  if constexpr (kHeads > 1) total[1] = total[1] + signed_sum(acc[1], sums[1]) * splat(book_scale);
+  if constexpr (kHeads > 2) total[2] = total[2] + signed_sum(acc[2], sums[2]) * splat(book_scale);
+  if constexpr (kHeads > 3) total[3] = total[3] + signed_sum(acc[3], sums[3]) * splat(book_scale);
 }
 
 // All slots 0..count-1 of one page and KV head, for kHeads query heads.

@@ -25,10 +25,22 @@ TQ_INLINE U32 any_slice(const uint8_t* rows, uint32_t bits, uint32_t slice) {
   return codes | ((load_row(rows + (at / 8 + 1) * kRowBytes) << int(kept)) & splat_u32(high));
 }
 
-// Add one slice's level bytes times a multiplier for each of kHeads query heads.
+// Add one slice's level bytes times a multiplier for each of kHeads query heads. Written out, since only
+// constant indices let the accumulators live in registers.
 template <int kHeads>
 TQ_INLINE void accumulate_heads(Acc* acc, U32 bytes, const Quad* quads, uint32_t stride) {
-  for (int h = 0; h < kHeads; ++h) accumulate(acc[h], bytes, quads[h * stride]);
+  accumulate(acc[0], bytes, quads[0]);
+  if constexpr (kHeads > 1) accumulate(acc[1], bytes, quads[stride]);
+  if constexpr (kHeads > 2) accumulate(acc[2], bytes, quads[2 * stride]);
+  if constexpr (kHeads > 3) accumulate(acc[3], bytes, quads[3 * stride]);
+}
+
+template <int kHeads>
+TQ_INLINE void clear_heads(Acc* acc) {
+  acc[0] = zero_acc();
+  if constexpr (kHeads > 1) acc[1] = zero_acc();
+  if constexpr (kHeads > 2) acc[2] = zero_acc();
+  if constexpr (kHeads > 3) acc[3] = zero_acc();
 }
 
 // The exact sum of (2u - 255) * multiplier from the sum of u * multiplier: twice the one, less

@@ -15,20 +15,24 @@ TQ_INLINE void sum_tile(Acc* acc, const uint8_t* rows, Table table, const Quad* 
   accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 7>(rows)), quads + 7, stride);
 }
 
+TQ_INLINE void add_sum(Acc acc, int32_t total, float scale, float* out) {
+  store(out, load(out) + signed_sum(acc, total) * splat(scale));
+}
+
 // One 16-channel group over the tiles of a page, added to out.
 template <int kBits, int kHeads>
 TQ_INLINE void sum_group(const uint8_t* rows, uint32_t n_tiles, uint32_t stride, const uint8_t* levels, float book_scale,
                          const Quad* quads, const int32_t* sums, const float* unit, float* out, uint32_t d) {
   const Table table = load_table(levels);
   Acc acc[kHeads];
-  for (int h = 0; h < kHeads; ++h) acc[h] = zero_acc();
+  clear_heads<kHeads>(acc);
   constexpr uint32_t quad_stride = kMaxPageTokens / 4;
   for (uint32_t tile = 0; tile < n_tiles; ++tile)
     sum_tile<kBits, kHeads>(acc, rows + size_t(tile) * stride, table, quads + 8 * tile, quad_stride);
-  for (int h = 0; h < kHeads; ++h) {
-    float* o = out + size_t(h) * d;
-    store(o, load(o) + signed_sum(acc[h], sums[h]) * splat(unit[h] * book_scale));
-  }
+  add_sum(acc[0], sums[0], unit[0] * book_scale, out);
+  if constexpr (kHeads > 1) add_sum(acc[1], sums[1], unit[1] * book_scale, out + d);
+  if constexpr (kHeads > 2) add_sum(acc[2], sums[2], unit[2] * book_scale, out + 2 * d);
+  if constexpr (kHeads > 3) add_sum(acc[3], sums[3], unit[3] * book_scale, out + 3 * d);
 }
 
 template <int kHeads>

@@ -1,0 +1,66 @@
+"""What is frozen: every stage that decides a stored byte or a score, from the numpy reference alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tq_core.cache.paged_cache import PagedCache
+from tq_core.codecs.arms import arm_names, get_arm
+from tq_core.kernels.backend import NumpyBackend
+from tq_core.math.books import RATES, load_books, widths_for
+from tq_core.math.prng import rademacher, splitmix64
+from tq_core.math.quantize import NormMode, encode_rows
+from tq_core.math.rotation import StructuredRotation
+from tq_core.model import tiny
+from tq_core.shapes import ModelShape
+
+Arrays = dict[str, np.ndarray]
+
+
+def integers(seed: int, *shape: int) -> np.ndarray:
+    """Small float32 vectors that need no random library: eighths, from the project's own generator."""
+    raw = splitmix64(seed, int(np.prod(shape))) >> np.uint64(59)
+    return ((raw.astype(np.float32) - np.float32(15.5)) / np.float32(8)).reshape(shape)
+
+
+def _codes() -> Arrays:
+    books, out = load_books(), {}
+    for head_dim in (64, 80):
+        rotation = StructuredRotation(head_dim, seed=1)
+        x = integers(3, 9, head_dim)
+        for rate in RATES:
+            widths = widths_for(rate, head_dim)
+            codes, scales = encode_rows(x, rotation.signs, rotation.hadamard, widths, books, NormMode.matched)
+            out[f"codes_{head_dim}_{rate}"], out[f"scales_{head_dim}_{rate}"] = codes, scales
+    return out
+
+
+def _pages(name: str) -> Arrays:
+    """Pages of a short two-layer cache under one arm, and the scores of a query against them."""
+    shape, out = ModelShape(2, 6, 2, 32), {}
+    options = {} if name == "fp16" else {"window": 8, "sinks": 2}
+    cache = PagedCache(shape, get_arm(name, **options), NumpyBackend())
+    for layer in range(shape.n_layers):
+        cache.append(layer, integers(10 + layer, 45, 2, 32), integers(20 + layer, 45, 2, 32))
+    if name != "kivi-control":  # its arithmetic goes through BLAS: only its bytes are frozen
+        out["scores"] = cache.scores(1, integers(30, 6, 32))
+    for kind, store in cache.stores.items():
+        if store.pool.in_use:
+            out[f"{kind}_page"] = store.pool.page(int(store.tables[1][0])).copy()
+    return out
+
+
+def golden_cases() -> dict[str, Arrays]:
+    """Case name to its named arrays."""
+    books = load_books()
+    rotation = StructuredRotation(80, seed=7)
+    x = integers(1, 3, 80)
+    return {
+        "signs": {"seed_1": rademacher(1, 256), "seed_2": rademacher(2, 256)},
+        "rotation": {"x": x, "forward": rotation.forward(x), "inverse": rotation.inverse(x)},
+        "books": {"levels": books.levels, "scale": books.scale, "boundaries": books.boundaries},
+        "codes": _codes(),
+        **{f"pages_{name}": _pages(name) for name in arm_names()},
+        "arms": {name: np.frombuffer(bytes.fromhex(get_arm(name).digest), np.uint8) for name in arm_names()},
+        **tiny.golden_cases(),
+    }

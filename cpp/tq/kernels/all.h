@@ -1,4 +1,5 @@
 // Every kernel of tq_core/kernels/table.py, in the order in which they use each other.
+#include "tails.h"
 #include "rotate.h"
 #include "encode.h"
 #include "append.h"

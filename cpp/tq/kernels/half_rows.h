@@ -8,12 +8,6 @@ TQ_INLINE const uint8_t* half_row(const uint8_t* pool, const uint32_t* pages, co
   return pool + head_base(layout, pages[token / layout.page_tokens], kv_head) + stream + slot * d * 2;
 }
 
-TQ_INLINE F32 load_half_bytes(const uint8_t* p) {
-  uint16_t halves[kLanes];
-  __builtin_memcpy(halves, p, sizeof halves);
-  return load_half(halves);
-}
-
 TQ_KERNEL inline void score_f16(const float* query, const uint32_t* pages, const uint32_t* layout_words,
                                 const uint8_t* pool, float* scores, uint32_t q, uint32_t d, uint32_t, uint32_t,
                                 uint32_t s, uint32_t n_kv_heads, uint32_t n_tokens, uint32_t offset, uint32_t first,

@@ -4,30 +4,32 @@ namespace tq {
 namespace TQ_TARGET {
 
 TQ_KERNEL inline void quantize_query(const float* x, int16_t* query, float* step, uint32_t q, uint32_t d, float scale) {
-  for (uint32_t row = 0; row < q; ++row) step[row] = quantize_symmetric(x + row * d, query + row * d, d) * scale;
+  int32_t total;
+  for (uint32_t row = 0; row < q; ++row) step[row] = quantize_symmetric(x + row * d, query + row * d, d, total) * scale;
 }
+
+using QueryWords = Multipliers<kMaxHeadDim / 4>;
 
 // Four channel quads of one 16-channel group, for token half kHalf of the tile.
 template <int kBits, int kHalf, int kHeads>
-TQ_INLINE void score_group(Acc* acc, const uint8_t* rows, Table table, const Quad* quads, uint32_t stride) {
-  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 4 * kHalf + 0>(rows)), quads + 0, stride);
-  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 4 * kHalf + 1>(rows)), quads + 1, stride);
-  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 4 * kHalf + 2>(rows)), quads + 2, stride);
-  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 4 * kHalf + 3>(rows)), quads + 3, stride);
+TQ_INLINE void score_group(Acc* acc, const uint8_t* rows, Table table, const QueryWords& query, uint32_t at) {
+  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 4 * kHalf + 0>(rows)), query, at + 0);
+  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 4 * kHalf + 1>(rows)), query, at + 1);
+  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 4 * kHalf + 2>(rows)), query, at + 2);
+  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 4 * kHalf + 3>(rows)), query, at + 3);
 }
 
 template <int kBits, int kHeads>
 TQ_INLINE void score_run(F32* total, const uint8_t* rows, uint32_t half, const Run& run, const uint8_t* levels,
-                         float book_scale, const Quad* quads, const int32_t* sums) {
+                         float book_scale, const QueryWords& query, const int32_t* sums) {
   const Table table = load_table(levels);
   Acc acc[kHeads];
   clear_heads<kHeads>(acc);
-  constexpr uint32_t stride = kMaxHeadDim / 4;
   for (uint32_t g = run.begin; g < run.end; ++g, rows += kBits * kRowBytes) {
     if (half) {
-      score_group<kBits, 1, kHeads>(acc, rows, table, quads + 4 * g, stride);
+      score_group<kBits, 1, kHeads>(acc, rows, table, query, 4 * g);
     } else {
-      score_group<kBits, 0, kHeads>(acc, rows, table, quads + 4 * g, stride);
+      score_group<kBits, 0, kHeads>(acc, rows, table, query, 4 * g);
     }
   }
   total[0] = total[0] + signed_sum(acc[0], sums[0]) * splat(book_scale);
@@ -39,8 +41,8 @@ TQ_INLINE void score_run(F32* total, const uint8_t* rows, uint32_t half, const R
 // All slots 0..count-1 of one page and KV head, for kHeads query heads.
 template <int kHeads>
 TQ_KERNEL inline void score_page(const uint8_t* base, const Layout& layout, const Run* runs, uint32_t n_runs,
-                                 uint32_t stride, const uint8_t* levels, const float* book_scale, const Quad* quads,
-                                 const int32_t* sums, const float* step, uint32_t count, float* scores, uint32_t s) {
+                                 uint32_t stride, const uint8_t* levels, const float* book_scale,
+                                 const QueryWords& query, const int32_t* sums, const float* step, uint32_t count, float* scores, uint32_t s) {
   for (uint32_t slot = 0; slot < count; slot += kLanes) {
     const uint8_t* rows = base + layout.key_codes + size_t(slot / kTileTokens) * stride;
     F32 total[kHeads];
@@ -50,22 +52,23 @@ TQ_KERNEL inline void score_page(const uint8_t* base, const Layout& layout, cons
       const uint32_t row = run.bits - 2, half = slot / kLanes % 2;
       const int32_t* run_sums = sums + r * kHeads;
       if (run.bits == 4) {
-        score_run<4, kHeads>(total, rows, half, run, levels + 16 * row, book_scale[row], quads, run_sums);
+        score_run<4, kHeads>(total, rows, half, run, levels + 16 * row, book_scale[row], query, run_sums);
       } else if (run.bits == 3) {
-        score_run<3, kHeads>(total, rows, half, run, levels + 16 * row, book_scale[row], quads, run_sums);
+        score_run<3, kHeads>(total, rows, half, run, levels + 16 * row, book_scale[row], query, run_sums);
       } else {
-        score_run<2, kHeads>(total, rows, half, run, levels + 16 * row, book_scale[row], quads, run_sums);
+        score_run<2, kHeads>(total, rows, half, run, levels + 16 * row, book_scale[row], query, run_sums);
       }
       rows += (run.end - run.begin) * run.bits * kRowBytes;
     }
-    uint16_t halves[kLanes];
-    __builtin_memcpy(halves, base + layout.key_scales + 2 * slot, sizeof halves);
-    const F32 key_scale = load_half(halves);
+    const F32 key_scale = load_half_bytes(base + layout.key_scales + 2 * slot);
+    const uint32_t live = smaller(kLanes, count - slot);
     for (int h = 0; h < kHeads; ++h) {
-      float out[kLanes];
-      store(out, (total[h] * key_scale) * splat(step[h]));
-      const uint32_t live = smaller(kLanes, count - slot);
-      for (uint32_t i = 0; i < live; ++i) scores[size_t(h) * s + slot + i] = out[i];
+      const F32 out = (total[h] * key_scale) * splat(step[h]);
+      if (live == kLanes) {
+        store(scores + size_t(h) * s + slot, out);
+      } else {
+        store_n(scores + size_t(h) * s + slot, out, live);
+      }
     }
   }
 }
@@ -78,18 +81,19 @@ TQ_KERNEL inline void score_heads(const int16_t* query, const float* step, const
                                   uint32_t n_tokens) {
   Run runs[kMaxHeadDim / 16];
   const uint32_t n_runs = find_runs(widths, d / 16, runs), stride = tile_bytes(widths, d / 16);
-  Quad quads[kHeads * kMaxHeadDim / 4];
+  QueryWords words;
   int32_t sums[kHeads * kMaxHeadDim / 16];
+  for (int h = 0; h < kHeads; ++h)
+    make_quads(query + h * d, d, words.first + h * (kMaxHeadDim / 4), words.second + h * (kMaxHeadDim / 4));
   for (uint32_t r = 0; r < n_runs; ++r)
     for (int h = 0; h < kHeads; ++h) {
       int32_t total = 0;
-      for (uint32_t k = 4 * runs[r].begin; k < 4 * runs[r].end; ++k)
-        quads[h * (kMaxHeadDim / 4) + k] = next_quad(query + h * d + 4 * k, total);
+      for (uint32_t k = 16 * runs[r].begin; k < 16 * runs[r].end; ++k) total += query[h * d + k];
       sums[r * kHeads + h] = total;
     }
   for (uint32_t start = 0, p = 0; start < n_tokens; start += layout.page_tokens, ++p)
     score_page<kHeads>(pool + head_base(layout, pages[p], kv_head), layout, runs, n_runs, stride, levels, book_scale,
-                       quads, sums, step, smaller(layout.page_tokens, n_tokens - start), scores + start, s);
+                       words, sums, step, smaller(layout.page_tokens, n_tokens - start), scores + start, s);
 }
 
 TQ_KERNEL inline void score_keys(const int16_t* query, const float* step, const uint8_t* widths, const uint8_t* levels,
@@ -134,12 +138,8 @@ TQ_KERNEL inline void score_keys_f32(const float* query, const uint8_t* widths, 
         }
         tile += bits * kRowBytes;
       }
-      uint16_t halves[kLanes];
-      __builtin_memcpy(halves, base + layout.key_scales + 2 * in_page, sizeof halves);
-      float out[kLanes];
-      store(out, (total * load_half(halves)) * splat(scale));
-      const uint32_t live = smaller(kLanes, n_tokens - slot);
-      for (uint32_t i = 0; i < live; ++i) scores[size_t(row) * s + offset + slot + i] = out[i];
+      const F32 out = (total * load_half_bytes(base + layout.key_scales + 2 * in_page)) * splat(scale);
+      store_n(scores + size_t(row) * s + offset + slot, out, smaller(kLanes, n_tokens - slot));
     }
 }
 

@@ -25,14 +25,21 @@ TQ_INLINE U32 any_slice(const uint8_t* rows, uint32_t bits, uint32_t slice) {
   return codes | ((load_row(rows + (at / 8 + 1) * kRowBytes) << int(kept)) & splat_u32(high));
 }
 
-// Add one slice's level bytes times a multiplier for each of kHeads query heads. Written out, since only
-// constant indices let the accumulators live in registers.
-template <int kHeads>
-TQ_INLINE void accumulate_heads(Acc* acc, U32 bytes, const Quad* quads, uint32_t stride) {
-  accumulate(acc[0], bytes, quads[0]);
-  if constexpr (kHeads > 1) accumulate(acc[1], bytes, quads[stride]);
-  if constexpr (kHeads > 2) accumulate(acc[2], bytes, quads[2 * stride]);
-  if constexpr (kHeads > 3) accumulate(acc[3], bytes, quads[3 * stride]);
+// The multipliers of up to four query heads, `kWords` words of four each: two planes of words, apart so
+// that every one is read from memory straight into all lanes.
+template <uint32_t kWords>
+struct Multipliers {
+  uint32_t first[kHeadsAtOnce * kWords], second[kHeadsAtOnce * kWords];
+};
+
+// Add one slice's level bytes times word `at` of each of kHeads query heads. Written out, since only constant
+// indices let the accumulators live in registers.
+template <int kHeads, uint32_t kWords>
+TQ_INLINE void accumulate_heads(Acc* acc, U32 bytes, const Multipliers<kWords>& m, uint32_t at) {
+  accumulate(acc[0], bytes, m.first + at, m.second + at);
+  if constexpr (kHeads > 1) accumulate(acc[1], bytes, m.first + kWords + at, m.second + kWords + at);
+  if constexpr (kHeads > 2) accumulate(acc[2], bytes, m.first + 2 * kWords + at, m.second + 2 * kWords + at);
+  if constexpr (kHeads > 3) accumulate(acc[3], bytes, m.first + 3 * kWords + at, m.second + 3 * kWords + at);
 }
 
 template <int kHeads>
@@ -50,20 +57,26 @@ TQ_INLINE F32 signed_sum(Acc acc, int32_t total) {
   return to_f32(u32_as_i32(twice + splat_u32(0u - 255u * uint32_t(total))));
 }
 
-// One channel quad or token quad of integer multipliers, and the running total of them.
-TQ_INLINE Quad next_quad(const int16_t* p, int32_t& total) {
-  total += int32_t(p[0]) + p[1] + p[2] + p[3];
-  return make_quad(p);
-}
-
 // Byte k (0..3) of every lane as a centroid.
 TQ_INLINE F32 centroid_of_byte(U32 levels, int k, float scale) {
   const U32 u = (levels >> (8 * k)) & splat_u32(255u);
   return to_f32(u32_as_i32((u << 1) + splat_u32(0u - 255u))) * splat(scale);
 }
 
-// A row of floats to integers of magnitude at most 32639; returns the step. n is a multiple of 16.
-TQ_INLINE float quantize_symmetric(const float* x, int16_t* out, uint32_t n) {
+// Fetch the bytes that the same place of the next page holds, while this one is being read.
+TQ_INLINE void prefetch(const uint8_t* p, uint32_t nbytes) {
+  for (uint32_t i = 0; i < nbytes; i += kRowBytes) __builtin_prefetch(p + i);
+}
+
+TQ_INLINE int32_t lane_total(I32 x) {
+  int32_t lanes[kLanes], total = 0;
+  __builtin_memcpy(lanes, &x, sizeof lanes);
+  for (uint32_t i = 0; i < kLanes; ++i) total += lanes[i];
+  return total;
+}
+
+// A row of floats to integers of magnitude at most 32639 and their total; returns the step. n is a multiple of 16.
+TQ_INLINE float quantize_symmetric(const float* x, int16_t* out, uint32_t n, int32_t& total) {
   F32 most = splat(0.0f);
   for (uint32_t i = 0; i < n; i += kLanes) most = max(most, max(load(x + i), splat(0.0f) - load(x + i)));
   float lanes[kLanes];
@@ -71,14 +84,15 @@ TQ_INLINE float quantize_symmetric(const float* x, int16_t* out, uint32_t n) {
   float largest = 0.0f;
   for (uint32_t i = 0; i < kLanes; ++i) largest = lanes[i] > largest ? lanes[i] : largest;
   const float inverse = largest > kTiny ? kIntegerMax / largest : 0.0f;
+  I32 sum = zero_i32();
   for (uint32_t i = 0; i < n; i += kLanes) {
     F32 v = load(x + i) * splat(inverse);
     v = min(max(v, splat(-kIntegerMax)), splat(kIntegerMax));
     const I32 q = to_i32((v + splat(kRoundMagic)) - splat(kRoundMagic));
-    int32_t wide[kLanes];
-    __builtin_memcpy(wide, &q, sizeof wide);
-    for (uint32_t k = 0; k < kLanes; ++k) out[i + k] = int16_t(wide[k]);
+    sum = sum + q;
+    store_i16(out + i, q);
   }
+  total = lane_total(sum);
   return largest * (1.0f / kIntegerMax);
 }
 

@@ -3,16 +3,18 @@
 namespace tq {
 namespace TQ_TARGET {
 
+using WeightWords = Multipliers<kMaxPageTokens / 4>;
+
 template <int kBits, int kHeads>
-TQ_INLINE void sum_tile(Acc* acc, const uint8_t* rows, Table table, const Quad* quads, uint32_t stride) {
-  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 0>(rows)), quads + 0, stride);
-  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 1>(rows)), quads + 1, stride);
-  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 2>(rows)), quads + 2, stride);
-  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 3>(rows)), quads + 3, stride);
-  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 4>(rows)), quads + 4, stride);
-  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 5>(rows)), quads + 5, stride);
-  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 6>(rows)), quads + 6, stride);
-  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 7>(rows)), quads + 7, stride);
+TQ_INLINE void sum_tile(Acc* acc, const uint8_t* rows, Table table, const WeightWords& weights, uint32_t at) {
+  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 0>(rows)), weights, at + 0);
+  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 1>(rows)), weights, at + 1);
+  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 2>(rows)), weights, at + 2);
+  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 3>(rows)), weights, at + 3);
+  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 4>(rows)), weights, at + 4);
+  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 5>(rows)), weights, at + 5);
+  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 6>(rows)), weights, at + 6);
+  accumulate_heads<kHeads>(acc, lookup16(table, slice_codes<kBits, 7>(rows)), weights, at + 7);
 }
 
 TQ_INLINE void add_sum(Acc acc, int32_t total, float scale, float* out) {
@@ -22,13 +24,12 @@ TQ_INLINE void add_sum(Acc acc, int32_t total, float scale, float* out) {
 // One 16-channel group over the tiles of a page, added to out.
 template <int kBits, int kHeads>
 TQ_INLINE void sum_group(const uint8_t* rows, uint32_t n_tiles, uint32_t stride, const uint8_t* levels, float book_scale,
-                         const Quad* quads, const int32_t* sums, const float* unit, float* out, uint32_t d) {
+                         const WeightWords& weights, const int32_t* sums, const float* unit, float* out, uint32_t d) {
   const Table table = load_table(levels);
   Acc acc[kHeads];
   clear_heads<kHeads>(acc);
-  constexpr uint32_t quad_stride = kMaxPageTokens / 4;
   for (uint32_t tile = 0; tile < n_tiles; ++tile)
-    sum_tile<kBits, kHeads>(acc, rows + size_t(tile) * stride, table, quads + 8 * tile, quad_stride);
+    sum_tile<kBits, kHeads>(acc, rows + size_t(tile) * stride, table, weights, 8 * tile);
   add_sum(acc[0], sums[0], unit[0] * book_scale, out);
   if constexpr (kHeads > 1) add_sum(acc[1], sums[1], unit[1] * book_scale, out + d);
   if constexpr (kHeads > 2) add_sum(acc[2], sums[2], unit[2] * book_scale, out + 2 * d);
@@ -40,23 +41,21 @@ TQ_KERNEL inline void sum_page(const uint8_t* base, const Layout& layout, const 
                                const uint8_t* widths, const uint8_t* levels, const float* book_scale, uint32_t groups,
                                uint32_t count, float* out) {
   const uint32_t n_tiles = (count + kTileTokens - 1) / kTileTokens, stride = tile_bytes(widths, groups);
-  Quad quads[kHeads * kMaxPageTokens / 4];
+  WeightWords words;
   int32_t sums[kHeads];
   float unit[kHeads];
   for (int h = 0; h < kHeads; ++h) {
     float scaled[kMaxPageTokens];
     int16_t integers[kMaxPageTokens];
+    const float* w = weights + size_t(h) * s;
     for (uint32_t t = 0; t < n_tiles * kTileTokens; t += kLanes) {
-      uint16_t halves[kLanes];
-      float weight[kLanes];
-      __builtin_memcpy(halves, base + layout.value_scales + 2 * t, sizeof halves);
-      for (uint32_t i = 0; i < kLanes; ++i) weight[i] = t + i < count ? weights[size_t(h) * s + t + i] : 0.0f;
-      store(scaled + t, load(weight) * load_half(halves));
+      const uint32_t live = t < count ? smaller(kLanes, count - t) : 0;
+      const F32 weight = live == kLanes ? load(w + t) : load_n(w + t, live, 0.0f);
+      store(scaled + t, weight * load_half_bytes(base + layout.value_scales + 2 * t));
     }
-    unit[h] = quantize_symmetric(scaled, integers, n_tiles * kTileTokens);
-    sums[h] = 0;
-    for (uint32_t k = 0; k < n_tiles * kTileTokens / 4; ++k)
-      quads[h * (kMaxPageTokens / 4) + k] = next_quad(integers + 4 * k, sums[h]);
+    unit[h] = quantize_symmetric(scaled, integers, n_tiles * kTileTokens, sums[h]);
+    make_quads(integers, n_tiles * kTileTokens, words.first + h * (kMaxPageTokens / 4),
+               words.second + h * (kMaxPageTokens / 4));
   }
   const uint8_t* rows = base + layout.value_codes;
   for (uint32_t g = 0; g < groups; rows += widths[g] * kRowBytes, ++g) {
@@ -65,11 +64,11 @@ TQ_KERNEL inline void sum_page(const uint8_t* base, const Layout& layout, const 
     float* o = out + 16 * g;
     const uint32_t d = 16 * groups;
     if (widths[g] == 4) {
-      sum_group<4, kHeads>(rows, n_tiles, stride, book, book_scale[row], quads, sums, unit, o, d);
+      sum_group<4, kHeads>(rows, n_tiles, stride, book, book_scale[row], words, sums, unit, o, d);
     } else if (widths[g] == 3) {
-      sum_group<3, kHeads>(rows, n_tiles, stride, book, book_scale[row], quads, sums, unit, o, d);
+      sum_group<3, kHeads>(rows, n_tiles, stride, book, book_scale[row], words, sums, unit, o, d);
     } else {
-      sum_group<2, kHeads>(rows, n_tiles, stride, book, book_scale[row], quads, sums, unit, o, d);
+      sum_group<2, kHeads>(rows, n_tiles, stride, book, book_scale[row], words, sums, unit, o, d);
     }
   }
 }

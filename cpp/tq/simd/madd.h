@@ -4,20 +4,26 @@
 namespace tq {
 namespace TQ_TARGET {
 
-struct Quad {
-  uint32_t even, odd;
-};
 struct Acc {
   I32 sum;
 };
-TQ_INLINE Quad make_quad(const int16_t* p) {
-  return Quad{uint32_t(uint16_t(p[0])) | uint32_t(uint16_t(p[2])) << 16,
-              uint32_t(uint16_t(p[1])) | uint32_t(uint16_t(p[3])) << 16};
-}
 TQ_INLINE Acc zero_acc() { return Acc{zero_i32()}; }
-TQ_INLINE void accumulate(Acc& acc, U32 bytes, Quad q) {
-  acc.sum = acc.sum + madd16(bytes & splat_u32(0x00ff00ffu), splat_u32(q.even));
-  acc.sum = acc.sum + madd16((bytes >> 8) & splat_u32(0x00ff00ffu), splat_u32(q.odd));
+
+// Even-numbered multipliers in one plane, odd ones in the other; n is a multiple of 16.
+TQ_INLINE void make_quads(const int16_t* p, uint32_t n, uint32_t* first, uint32_t* second) {
+  typedef uint32_t Pairs __attribute__((vector_size(32)));
+  typedef uint16_t Narrow __attribute__((vector_size(16)));
+  for (uint32_t k = 0; k < n; k += 16, p += 16, first += 4, second += 4) {
+    Pairs pairs;
+    __builtin_memcpy(&pairs, p, 32);
+    const Narrow even = __builtin_convertvector(pairs & 0xffffu, Narrow), odd = __builtin_convertvector(pairs >> 16, Narrow);
+    __builtin_memcpy(first, &even, 16);
+    __builtin_memcpy(second, &odd, 16);
+  }
+}
+TQ_INLINE void accumulate(Acc& acc, U32 bytes, const uint32_t* first, const uint32_t* second) {
+  acc.sum = acc.sum + madd16(bytes & splat_u32(0x00ff00ffu), splat_u32(*first));
+  acc.sum = acc.sum + madd16((bytes >> 8) & splat_u32(0x00ff00ffu), splat_u32(*second));
 }
 TQ_INLINE I32 finish(Acc acc) { return acc.sum; }
 

@@ -81,20 +81,27 @@ TQ_INLINE U32 lookup16(Table table, U32 index) {
   return r;
 }
 
-// Four 16-bit integers as a multiplier of the four bytes of a lane, and the running exact sum.
-struct Quad {
-  int16_t v[4];
-};
+// Sixteen integers, each within int16, to memory.
+TQ_INLINE void store_i16(int16_t* p, I32 x) { TQ_EACH p[i] = int16_t(x.v[i]); }
+
+// Multipliers of a lane's four bytes: int16 values taken four at a time as two words, one in each of two
+// planes, and the running exact sum of byte * multiplier.
 struct Acc {
   I32 sum;
 };
-TQ_INLINE Quad make_quad(const int16_t* p) { return Quad{{p[0], p[1], p[2], p[3]}}; }
 TQ_INLINE Acc zero_acc() { return Acc{zero_i32()}; }
-TQ_INLINE void accumulate(Acc& acc, U32 bytes, Quad q) {
+TQ_INLINE void make_quads(const int16_t* p, uint32_t n, uint32_t* first, uint32_t* second) {
+  for (uint32_t k = 0; k < n / 4; ++k, p += 4) {
+    first[k] = uint32_t(uint16_t(p[0])) | uint32_t(uint16_t(p[2])) << 16;
+    second[k] = uint32_t(uint16_t(p[1])) | uint32_t(uint16_t(p[3])) << 16;
+  }
+}
+TQ_INLINE void accumulate(Acc& acc, U32 bytes, const uint32_t* first, const uint32_t* second) {
+  const int32_t q0 = int16_t(*first & 0xffff), q1 = int16_t(*second & 0xffff);
+  const int32_t q2 = int16_t(*first >> 16), q3 = int16_t(*second >> 16);
   TQ_EACH {
     const uint32_t x = bytes.v[i];
-    acc.sum.v[i] += int32_t(x & 255) * q.v[0] + int32_t(x >> 8 & 255) * q.v[1] + int32_t(x >> 16 & 255) * q.v[2] +
-                    int32_t(x >> 24) * q.v[3];
+    acc.sum.v[i] += int32_t(x & 255) * q0 + int32_t(x >> 8 & 255) * q1 + int32_t(x >> 16 & 255) * q2 + int32_t(x >> 24) * q3;
   }
 }
 TQ_INLINE I32 finish(Acc acc) { return acc.sum; }

@@ -8,6 +8,7 @@ typedef float F32 __attribute__((vector_size(64)));
 typedef uint32_t U32 __attribute__((vector_size(64)));
 typedef int32_t I32 __attribute__((vector_size(64)));
 typedef uint16_t U16x16 __attribute__((vector_size(32)));
+typedef int16_t I16x16 __attribute__((vector_size(32)));
 
 TQ_INLINE F32 splat(float x) { return F32{} + x; }
 TQ_INLINE U32 splat_u32(uint32_t x) { return U32{} + x; }
@@ -33,6 +34,11 @@ TQ_INLINE F32 load_half(const uint16_t* p) {
   const U32 bits = __builtin_convertvector(h, U32);
   const F32 magnitude = (F32)((bits & 0x7fffu) << 13) * 0x1p112f;
   return (F32)((bits & 0x8000u) << 16 | (U32)magnitude);
+}
+
+TQ_INLINE void store_i16(int16_t* p, I32 x) {
+  const I16x16 narrow = __builtin_convertvector(x, I16x16);
+  __builtin_memcpy(p, &narrow, 32);
 }
 
 template <int h>

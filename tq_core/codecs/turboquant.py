@@ -22,6 +22,7 @@ from tq_core.kernels.backend import Backend
 from tq_core.kernels.layout import PAGE_TOKENS, code_streams
 from tq_core.math import tiles
 from tq_core.math.books import RATES, load_books, widths_for
+from tq_core.math.prng import check_seed
 from tq_core.math.quantize import NormMode, centroid_values
 from tq_core.math.rotation import StructuredRotation
 from tq_core.shapes import check_head_dim
@@ -45,7 +46,7 @@ class _Turbo:
     """Fields that keys and values share: nominal bits, rotation seed, rule of the stored scale, arithmetic.
 
     ``arithmetic`` "exact" sums integers (16-bit queries and weights); "f32" is the float32 oracle.
-    Raises CodecError for an unknown rate, rule or arithmetic.
+    Raises CodecError for an unknown rate, rule or arithmetic, ValueRangeError for a seed outside 0..2^64-1.
     """
 
     bits: float
@@ -61,8 +62,9 @@ class _Turbo:
 
     def __post_init__(self) -> None:
         check(self.bits in RATES, "bits", f"one of {RATES}", self.bits, CodecError)
-        check(self.norm in NormMode.__members__, "norm", f"one of {tuple(NormMode.__members__)}", self.norm, CodecError)
+        check(self.norm in tuple(NormMode.__members__), "norm", f"one of {tuple(NormMode.__members__)}", self.norm, CodecError)
         check(self.arithmetic in SCORE_MODES, "arithmetic", f"one of {SCORE_MODES}", self.arithmetic, CodecError)
+        check_seed(self.seed)
 
     def check(self, head_dim: int) -> None:
         check_head_dim(head_dim)

@@ -40,9 +40,11 @@ def _append(keys, *, x, signs, hadamard, widths, levels, book_scale, boundaries,
         for i in range(x.shape[0]):
             page, slot = divmod(first + i, page_tokens)
             scale_part, code_part = head_parts(pool, pages[page], layout, h, widths, keys)
-            stored = tiles.unpack_stream(code_part, widths, keys)
-            stored[slot] = codes[i]
-            code_part[:] = tiles.pack_stream(stored, widths, keys)
+            tile, row = divmod(slot, tiles.TILE_TOKENS)
+            packed = code_part.reshape(-1, tiles.tile_bytes(widths))[tile]
+            stored = tiles.unpack_stream(packed, widths, keys)
+            stored[row] = codes[i]
+            packed[:] = tiles.pack_stream(stored, widths, keys)
             scale_part[slot] = scales[i]
 
 

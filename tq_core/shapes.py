@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass
 
 from tq_core.errors import ShapeError, check
@@ -10,8 +11,9 @@ HEAD_DIM_MIN, HEAD_DIM_MAX, HEAD_DIM_STEP = 16, 256, 16
 
 
 def check_head_dim(head_dim: int) -> None:
-    """Raise ShapeError unless head_dim is a multiple of 16 between 16 and 256."""
-    ok = HEAD_DIM_MIN <= head_dim <= HEAD_DIM_MAX and head_dim % HEAD_DIM_STEP == 0
+    """Raise ShapeError unless head_dim is an integer multiple of 16 between 16 and 256."""
+    whole = isinstance(head_dim, numbers.Integral) and not isinstance(head_dim, bool)
+    ok = whole and HEAD_DIM_MIN <= head_dim <= HEAD_DIM_MAX and head_dim % HEAD_DIM_STEP == 0
     check(ok, "head_dim", f"a multiple of {HEAD_DIM_STEP} in {HEAD_DIM_MIN}..{HEAD_DIM_MAX}", head_dim)
 
 

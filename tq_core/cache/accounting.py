@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from tq_core.shapes import ModelShape
 
 Q8_0_BYTES_PER_32 = 34  # ggml's q8_0: 32 int8 and a float16 scale
@@ -16,11 +19,31 @@ def baseline_bytes(shape: ModelShape, n_tokens: int) -> dict[str, int]:
     return {"fp32": 4 * values, "fp16": 2 * values, "q8_0": values * Q8_0_BYTES_PER_32 // 32}
 
 
+def held_arrays(thing: Any) -> list[npt.NDArray[Any]]:
+    """Every array that an object reaches through attributes and containers, each once; backends are not entered."""
+    found: dict[int, npt.NDArray[Any]] = {}
+    seen: set[int] = set()
+    todo = [thing]
+    while todo:
+        item = todo.pop()
+        if id(item) in seen or isinstance(item, type) or hasattr(item, "call"):
+            continue
+        seen.add(id(item))
+        if isinstance(item, np.ndarray):
+            found[id(item)] = item
+        elif isinstance(item, (dict, list, tuple, set)):
+            todo += item.values() if isinstance(item, dict) else item
+        else:
+            todo += getattr(item, "__dict__", {}).values()
+    return list(found.values())
+
+
 @dataclass(frozen=True)
 class Ledger:
     """Bytes of a whole cache by purpose, and its token counts per layer.
 
     payload: bytes of each packed stream over the pages in use; headers and padding of those pages;
+    decoded_shadow: bytes of floating-point arrays that the cache object holds, looked for and not assumed.
     idle: pages that the pools hold free. recent and sinks: float16 pages, their headers included. bits_per_channel_*:
     mean over keys and values; "stored" counts scales, headers and padding of full pages, "now" every
     byte that the cache holds at this length.

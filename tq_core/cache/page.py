@@ -1,7 +1,8 @@
 """The 64-byte header at the start of every page, as bytes.
 
-Little-endian: magic, version, page index in its table, layer, tokens used, tokens per page, first position,
-KV heads, head_dim, bits of keys and of values in sixteenths, first 8 bytes of the arm's digest; zeros to 64.
+Little-endian: magic, version, layer, index (pages that the layer opened before this one), tokens used, tokens per
+page, first position, KV heads, head_dim, code bits of a key vector and of a value vector, first 8 bytes of the
+arm's digest; zeros to 64.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _USED = struct.calcsize("<4sHHI")  # offset of `used`
 
 @dataclass(frozen=True)
 class PageHeader:
-    """What a page says of itself."""
+    """What a page says of itself; key_bits and value_bits are per channel, without scales."""
 
     index: int
     layer: int
@@ -38,7 +39,7 @@ class PageHeader:
 
     def pack(self) -> bytes:
         """The header as 64 bytes."""
-        bits = (round(16 * self.key_bits), round(16 * self.value_bits))
+        bits = (round(self.head_dim * self.key_bits), round(self.head_dim * self.value_bits))
         fixed = (MAGIC, VERSION, self.layer, self.index, self.used, self.page_tokens, self.first_position)
         return _FORMAT.pack(*fixed, self.n_kv_heads, self.head_dim, *bits, self.arm_digest).ljust(HEADER_BYTES, b"\0")
 
@@ -51,7 +52,8 @@ def read_header(page: npt.NDArray[np.uint8]) -> PageHeader:
     check(magic == MAGIC, "page magic", repr(MAGIC), repr(magic), PageError)
     check(version == VERSION, "page version", str(VERSION), version, PageError)
     check(used <= tokens, "page tokens used", f"at most {tokens}", used, PageError)
-    return PageHeader(index, layer, used, tokens, first, heads, dim, kb / 16, vb / 16, digest)
+    check(dim > 0, "page head_dim", "a positive number", dim, PageError)
+    return PageHeader(index, layer, used, tokens, first, heads, dim, kb / dim, vb / dim, digest)
 
 
 def write_used(page: npt.NDArray[np.uint8], used: int) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tq_core.cache.accounting import Ledger, baseline_bytes
+from tq_core.cache.attention import SoftmaxStates
+from tq_core.cache.accounting import Ledger, baseline_bytes, held_arrays
 from tq_core.cache.store import PageStore
 from tq_core.codecs.arms import Arm
 from tq_core.codecs.fp16 import HalfKeys, HalfValues
@@ -33,8 +34,9 @@ def check_tokens(name: str, x: object, n_tokens: int | None, heads: int, head_di
     with np.errstate(over="ignore", invalid="ignore"):
         norms = np.sqrt(np.einsum("thd,thd->th", x, x, dtype=np.float64))
     if not np.isfinite(norms).all():
-        where = tuple(int(i[0]) for i in np.nonzero(~np.isfinite(norms)))
-        raise ValueRangeError(f"{name}: expected finite values, got {x[where].max()} at token {where[0]}, head {where[1]}")
+        token, head, channel = (int(i[0]) for i in np.nonzero(~np.isfinite(x)))
+        got = f"{x[token, head, channel]} at token {token}, head {head}, channel {channel}"
+        raise ValueRangeError(f"{name}: expected finite values, got {got}")
     most = float(norms.max(initial=0.0))
     check(most <= HALF_MAX, name, f"vectors of norm at most {HALF_MAX:.0f}, the float16 range", most, ValueRangeError)
 
@@ -42,10 +44,17 @@ def check_tokens(name: str, x: object, n_tokens: int | None, heads: int, head_di
 class PagedCache:
     """Keys and values of a model's attention under one arm.
 
-    Raises ShapeError or CodecError when the arm cannot store the shape. ``attend`` is all that a model needs.
+    reserve_tokens: tokens per layer for which pages are set aside at once. Raises DTypeError, ShapeError,
+    CodecError or ValueRangeError for arguments of another kind and for an arm that cannot store the shape.
+    ``attend`` is all that a model needs.
     """
 
     def __init__(self, shape: ModelShape, arm: Arm, backend: Backend | None = None, reserve_tokens: int = 0) -> None:
+        check(isinstance(shape, ModelShape), "shape", "a ModelShape", repr(shape), DTypeError)
+        check(isinstance(arm, Arm), "arm", "an Arm, as get_arm returns", repr(arm), DTypeError)
+        check(backend is None or hasattr(backend, "call"), "backend", "a Backend, as get_backend returns", repr(backend), DTypeError)
+        whole = isinstance(reserve_tokens, (int, np.integer)) and not isinstance(reserve_tokens, bool)
+        check(whole and reserve_tokens >= 0, "reserve_tokens", "a count of tokens, 0 or more", repr(reserve_tokens), ValueRangeError)
         for codec in (arm.key_codec, arm.value_codec):
             codec.check(shape.head_dim)
         self.shape, self.arm = shape, arm
@@ -94,17 +103,16 @@ class PagedCache:
         DTypeError or ValueRangeError before anything changes.
         """
         self._check_layer(layer)
-        n, d = len(queries), self.shape.head_dim
+        d = self.shape.head_dim
         check_tokens("queries", queries, None, self.shape.n_query_heads, d)
+        n = len(queries)
         check_tokens("keys", keys, n, self.shape.n_kv_heads, d)
         check_tokens("values", values, n, self.shape.n_kv_heads, d)
         out = np.empty((n, self.shape.n_query_heads, d), np.float32)
         queries = np.ascontiguousarray(queries)
         for i in range(n):
             self._append_one(layer, keys[i : i + 1], values[i : i + 1])
-            weights = self._scores(layer, queries[i])
-            self.backend.call("softmax", scores=weights, n_tokens=weights.shape[1])
-            out[i] = self._weighted_sum(layer, weights)
+            out[i] = self._attend_one(layer, queries[i])
         return out
 
     def scores(self, layer: int, queries: F32) -> F32:
@@ -120,8 +128,9 @@ class PagedCache:
         return np.concatenate([k for k, _ in parts]), np.concatenate([v for _, v in parts])
 
     def _check_layer(self, layer: int) -> None:
-        ok = isinstance(layer, (int, np.integer)) and 0 <= layer < self.shape.n_layers
-        check(ok, "layer", f"0..{self.shape.n_layers - 1}", layer, ValueRangeError)
+        whole = isinstance(layer, (int, np.integer)) and not isinstance(layer, bool)
+        ok = whole and 0 <= layer < self.shape.n_layers
+        check(ok, "layer", f"0..{self.shape.n_layers - 1}", repr(layer), ValueRangeError)
 
     def _append_one(self, layer: int, key: F32, value: F32) -> None:
         arm, position = self.arm, self._length(layer)
@@ -149,16 +158,13 @@ class PagedCache:
         half.scores(self.backend, query, self._scale, self._recent.pages(layer), recent, out, sinks + packed, first)
         return out
 
-    def _weighted_sum(self, layer: int, weights: F32) -> F32:
-        sinks, packed, recent = self._sinks.count(layer), self._packed.count(layer), self._recent.count(layer)
-        out = np.zeros((len(weights), self.shape.head_dim), np.float32)
-        half = HalfValues()
-        half.weighted_sum(self.backend, weights, self._sinks.pages(layer), sinks, 0, out)
-        codec = self.arm.value_codec
-        codec.weighted_sum(self.backend, weights, self._packed.pages(layer), packed, sinks, out)
-        first = self._recent.first[layer]
-        half.weighted_sum(self.backend, weights, self._recent.pages(layer), recent, sinks + packed, out, first)
-        return out
+    def _attend_one(self, layer: int, query: F32) -> F32:
+        states = SoftmaxStates(self.backend, query, self._scale)
+        states.add_half(self._sinks.pages(layer), self._sinks.count(layer), 0)
+        states.add_packed(self.arm.key_codec, self.arm.value_codec, self._packed.pages(layer), self._packed.count(layer))
+        states.add_half(self._recent.pages(layer), self._recent.count(layer), self._recent.first[layer])
+        self._scratch_bytes = max(self._scratch_bytes, states.nbytes)
+        return states.merged()
 
     def buffers(self) -> dict[str, int]:
         """Bytes of every buffer that the cache holds, asked of the arrays themselves."""
@@ -193,7 +199,7 @@ class PagedCache:
             scratch=self._scratch_bytes,
             fixed_tables=self._fixed_bytes(),
             total=total,
-            decoded_shadow=0,
+            decoded_shadow=sum(a.nbytes for a in held_arrays(self) if a.dtype.kind == "f"),
             n_tokens=n_tokens,
             tokens_compressed=packed.count(0),
             tokens_recent=self._recent.count(0),

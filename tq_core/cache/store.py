@@ -10,6 +10,7 @@ import numpy.typing as npt
 from tq_core.cache.page import PageHeader, write_used
 from tq_core.cache.pool import PagePool
 from tq_core.codecs.base import KeyCodec, Pages, ValueCodec
+from tq_core.errors import ValueRangeError, check
 from tq_core.kernels.backend import Backend
 from tq_core.kernels.layout import PageLayout
 from tq_core.shapes import ModelShape
@@ -43,6 +44,7 @@ class PageStore:
         self.first = [0] * shape.n_layers  # first live slot
         self.end = [0] * shape.n_layers  # one past the last live slot
         self.position = [0] * shape.n_layers  # sequence position of slot 0
+        self._dropped = [0] * shape.n_layers  # pages given back since the store was empty
 
     def count(self, layer: int) -> int:
         """Live tokens of a layer."""
@@ -76,7 +78,7 @@ class PageStore:
         table, shape = self._tables[layer], self._shape
         page = self.pool.allocate()
         header = PageHeader(
-            index=len(table),
+            index=self._dropped[layer] + len(table),
             layer=layer,
             used=0,
             page_tokens=self.layout.page_tokens,
@@ -91,13 +93,18 @@ class PageStore:
         self._tables[layer] = np.append(table, np.uint32(page))
 
     def drop_oldest(self, layer: int, n: int) -> None:
-        """Forget the n oldest live tokens; pages without live tokens go back to the pool."""
+        """Forget the n oldest live tokens; pages without live tokens go back to the pool.
+
+        Raises ValueRangeError when there are fewer than n.
+        """
+        self._check_live(layer, n)
         self.first[layer] += n
         per = self.layout.page_tokens
         gone = self.first[layer] // per
         for page in self._tables[layer][:gone]:
             self.pool.release(int(page))
-        self._tables[layer] = self._tables[layer][gone:]
+        self._tables[layer] = self._tables[layer][gone:].copy()
+        self._dropped[layer] += gone
         self.first[layer] -= gone * per
         self.end[layer] -= gone * per
         self.position[layer] += gone * per
@@ -108,9 +115,17 @@ class PageStore:
         return self.keys.decode(pages, end, d)[first:], self.values.decode(pages, end, d)[first:]
 
     def oldest(self, layer: int, n: int) -> tuple[F32, F32]:
-        """The n oldest live tokens' keys and values; decodes only the pages that hold them."""
+        """The n oldest live tokens' keys and values; decodes only the pages that hold them.
+
+        Raises ValueRangeError when there are fewer than n.
+        """
+        self._check_live(layer, n)
         pages, first, d = self.pages(layer), self.first[layer], self._shape.head_dim
         return self.keys.decode(pages, first + n, d)[first:], self.values.decode(pages, first + n, d)[first:]
+
+    def _check_live(self, layer: int, n: int) -> None:
+        live = self.count(layer)
+        check(0 <= n <= live, "n", f"0..{live}", n, ValueRangeError)
 
     def clear(self) -> None:
         """Forget every token; all pages go back to the pool."""
@@ -118,4 +133,4 @@ class PageStore:
             for page in table:
                 self.pool.release(int(page))
             self._tables[layer] = np.zeros(0, np.uint32)
-            self.first[layer] = self.end[layer] = self.position[layer] = 0
+            self.first[layer] = self.end[layer] = self.position[layer] = self._dropped[layer] = 0

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import numbers
 from dataclasses import dataclass
 from typing import Any
 
 from tq_core.codecs.base import KeyCodec, ValueCodec, describe
 from tq_core.codecs.fp16 import HalfKeys, HalfValues
-from tq_core.codecs.kivi import KiviKeys, KiviValues
+from tq_core.codecs.kivi import KIVI_BITS, KiviKeys, KiviValues
 from tq_core.codecs.registry import Registry
 from tq_core.codecs.turboquant import TurboKeys, TurboValues
 from tq_core.errors import CodecError, check
-from tq_core.math.books import BOOK_VERSION
+from tq_core.math.books import BOOK_VERSION, RATES
+from tq_core.math.prng import check_seed
+from tq_core.math.quantize import NormMode
 
 WINDOW = 128
 
@@ -26,8 +29,9 @@ WINDOW = 128
 class Arm:
     """A named pair of codecs with its cache policy.
 
-    window: newest tokens kept in float16 (the current one included); None keeps all of them.
-    sinks: first tokens kept in float16 for good. Raises CodecError for a negative count.
+    window: newest tokens kept in float16 (the current one included); None keeps all of them, which only
+    an arm without coded tokens may ask for. sinks: first tokens kept in float16 for good. Raises CodecError
+    for a count that is not 0 or more, and for codecs that cannot share a page.
     """
 
     name: str
@@ -37,9 +41,15 @@ class Arm:
     sinks: int
 
     def __post_init__(self) -> None:
+        coded = not (isinstance(self.key_codec, HalfKeys) and isinstance(self.value_codec, HalfValues))
         for label, value in (("window", self.window), ("sinks", self.sinks)):
-            ok = value is None if value is None and label == "window" else isinstance(value, int) and 0 <= value < 2**31
-            check(ok, label, "a count of tokens, 0 or more", value, CodecError)
+            count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
+            ok = count or (value is None and label == "window" and not coded)
+            check(ok, label, "a count of tokens, 0 or more", repr(value), CodecError)
+        pages = (self.key_codec.page_tokens, self.value_codec.page_tokens)
+        check(pages[0] == pages[1], "value_codec", f"pages of {pages[0]} tokens as the key codec", pages[1], CodecError)
+        whole = all(self.flush_tokens % c.flush_tokens == 0 for c in (self.key_codec, self.value_codec))
+        check(whole and pages[0] % self.flush_tokens == 0, "flush_tokens", "groups that divide each other", self.flush_tokens, CodecError)
 
     @property
     def flush_tokens(self) -> int:
@@ -65,6 +75,13 @@ class Arm:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+def _one_of(label: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+    """The entry of ``allowed`` that equals value. Raises CodecError naming the option when there is none."""
+    plain = isinstance(value, (numbers.Real, str)) and not isinstance(value, bool)
+    check(plain and value in allowed, label, f"one of {allowed}", repr(value), CodecError)
+    return allowed[allowed.index(value)]
+
+
 def _fp16(sinks: int = 0) -> Arm:
     return Arm("fp16", HalfKeys(), HalfValues(), None, sinks)
 
@@ -79,15 +96,18 @@ def _structured_turbo(
     value_norm: str = "min_mse",
     arithmetic: str = "exact",
 ) -> Arm:
-    keys = TurboKeys(float(key_bits), seed, key_norm, arithmetic)
-    values = TurboValues(float(value_bits), seed + 1, value_norm, arithmetic)
+    check_seed(seed)
+    rules = tuple(NormMode.__members__)
+    key_rule, value_rule = _one_of("key_norm", key_norm, rules), _one_of("value_norm", value_norm, rules)
+    keys = TurboKeys(_one_of("key_bits", key_bits, RATES), int(seed), key_rule, arithmetic)
+    values = TurboValues(_one_of("value_bits", value_bits, RATES), (int(seed) + 1) % 2**64, value_rule, arithmetic)
     return Arm("structured-turbo", keys, values, window, sinks)
 
 
 def _kivi_control(key_bits: int = 3, value_bits: int = 3, window: int = WINDOW, sinks: int = 0) -> Arm:
-    for label, bits in (("key_bits", key_bits), ("value_bits", value_bits)):
-        check(float(bits).is_integer(), label, "a whole number of bits", bits, CodecError)
-    return Arm("kivi-control", KiviKeys(int(key_bits)), KiviValues(int(value_bits)), window, sinks)
+    keys = KiviKeys(_one_of("key_bits", key_bits, KIVI_BITS))
+    values = KiviValues(_one_of("value_bits", value_bits, KIVI_BITS))
+    return Arm("kivi-control", keys, values, window, sinks)
 
 
 _ARMS: Registry[Arm] = Registry("arm")
@@ -105,7 +125,7 @@ def arm_names() -> tuple[str, ...]:
 def get_arm(name: str, **options: Any) -> Arm:
     """The arm called ``name`` with options such as key_bits, value_bits, window, sinks, seed.
 
-    Raises CodecError for an unknown name, option or value.
+    Raises CodecError for an unknown name, option or value, ValueRangeError for a seed outside 0..2^64-1.
     """
     factory = _ARMS.get(name)
     known = factory.__code__.co_varnames[: factory.__code__.co_argcount]  # type: ignore[attr-defined]

@@ -7,6 +7,7 @@ its identity.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -48,6 +49,14 @@ class Pages:
         heads = heads.reshape(n_pages, layout.n_kv_heads, layout.head_bytes)
         start = layout.offsets[stream]
         return heads[:, :, start : start + dict(layout.streams)[stream]]
+
+
+    def runs(self, n_tokens: int, n_pages: int) -> Iterator[tuple[int, int, Pages]]:
+        """(first token, tokens, pages) of runs of at most ``n_pages`` pages over the first ``n_tokens`` slots."""
+        per = n_pages * self.layout.page_tokens
+        for first in range(0, n_tokens, per):
+            table = self.table[first // self.layout.page_tokens :][:n_pages]
+            yield first, min(per, n_tokens - first), Pages(self.pool, table, self.layout)
 
 
 class Codec(Protocol):

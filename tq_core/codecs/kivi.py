@@ -22,6 +22,7 @@ from tq_core.shapes import check_head_dim
 
 GROUP_TOKENS = tiles.TILE_TOKENS
 KIVI_BITS = (2, 3, 4)
+RUN_PAGES = 4  # pages unpacked at a time when reading, so that the workspace does not grow with the history
 
 
 def channel_group(head_dim: int) -> int:
@@ -113,16 +114,18 @@ class KiviKeys(_Kivi):
     def scores(
         self, backend: Backend, queries: F32, scale: float, pages: Pages, n_tokens: int, out: F32, offset: int
     ) -> None:
-        if n_tokens == 0:
-            return
+        for start, count, run in pages.runs(n_tokens, RUN_PAGES):
+            out[:, offset + start : offset + start + count] = self._logits(queries, run, count) * np.float32(scale)
+
+    def _logits(self, queries: F32, pages: Pages, n_tokens: int) -> F32:
         heads, d = pages.layout.n_kv_heads, queries.shape[-1]
         codes, step, low = self._unpack(pages, n_tokens, d)
         q = queries.reshape(heads, 1, -1, d)  # KV head, group of tokens, query head, channel
         step, low = step.reshape(heads, -1, 1, d), low.reshape(heads, -1, 1, d)
         grouped = codes.reshape(heads, -1, GROUP_TOKENS, d).astype(np.float32)
         logits = np.matmul(q * step, np.swapaxes(grouped, -1, -2)) + (q * low).sum(axis=-1, keepdims=True)
-        flat = np.moveaxis(logits, 1, 2).reshape(len(queries), -1)
-        out[:, offset : offset + n_tokens] = flat[:, :n_tokens] * np.float32(scale)
+        flat: F32 = np.moveaxis(logits, 1, 2).reshape(len(queries), -1)
+        return flat[:, :n_tokens]
 
     def decode(self, pages: Pages, n_tokens: int, head_dim: int) -> F32:
         codes, step, low = self._unpack(pages, n_tokens, head_dim)
@@ -148,23 +151,26 @@ class KiviValues(_Kivi):
         return codes.reshape(group.shape), step, low
 
     def weighted_sum(self, backend: Backend, weights: F32, pages: Pages, n_tokens: int, offset: int, out: F32) -> None:
-        if n_tokens == 0:
-            return
-        heads, d = pages.layout.n_kv_heads, out.shape[-1]
+        for start, count, run in pages.runs(n_tokens, RUN_PAGES):
+            out += self._sum(weights[:, offset + start : offset + start + count], run, count, out.shape[-1])
+
+    def _sum(self, weights: F32, pages: Pages, n_tokens: int, head_dim: int) -> F32:
+        heads, d = pages.layout.n_kv_heads, head_dim
         codes, step, low = self._unpack(pages, n_tokens, d)
         per, tokens = channel_group(d), codes.shape[1]
         step, low = step.reshape(heads, tokens, -1), low.reshape(heads, tokens, -1)
         w = np.zeros((heads, len(weights) // heads, tokens), np.float32)
-        w[:, :, :n_tokens] = weights[:, offset : offset + n_tokens].reshape(heads, -1, n_tokens)
+        w[:, :, :n_tokens] = weights.reshape(heads, -1, n_tokens)
         scaled = w[:, :, None, :] * np.swapaxes(step, 1, 2)[:, None]  # KV head, query head, channel group, token
         grouped = codes.reshape(heads, tokens, d // per, per).astype(np.float32)
         total = np.einsum("hqgt,htgc->hqgc", scaled, grouped, optimize=True)
         total = total + np.matmul(w, low)[..., None]
-        out += total.reshape(len(weights), d)
+        return np.asarray(total.reshape(len(weights), d), np.float32)
 
     def decode(self, pages: Pages, n_tokens: int, head_dim: int) -> F32:
         codes, step, low = self._unpack(pages, n_tokens, head_dim)
         heads, tokens = codes.shape[:2]
-        grouped = codes.reshape(heads, tokens, -1, channel_group(head_dim))
-        x = dequantize_groups(grouped, step.reshape(heads, tokens, -1, 1), low.reshape(heads, tokens, -1, 1))
+        grouped = codes.reshape(heads, tokens, head_dim // channel_group(head_dim), channel_group(head_dim))
+        per_group = (heads, tokens, head_dim // channel_group(head_dim), 1)
+        x = dequantize_groups(grouped, step.reshape(per_group), low.reshape(per_group))
         return np.ascontiguousarray(np.swapaxes(x.reshape(heads, tokens, head_dim)[:, :n_tokens], 0, 1))

@@ -37,7 +37,7 @@ class Registry(Generic[T]):
 
     def get(self, name: str) -> Callable[..., T]:
         """The factory called ``name``. Raises CodecError with the nearest names otherwise."""
-        if name not in self._factories:
+        if not isinstance(name, str) or name not in self._factories:
             near = difflib.get_close_matches(str(name), self._factories, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise CodecError(f"{self._kind}: expected one of {', '.join(self._factories)}, got {name!r}{hint}")

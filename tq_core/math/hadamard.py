@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from tq_core.errors import ValueRangeError
 from tq_core.shapes import check_head_dim
 
 Array = npt.NDArray[np.float32]
@@ -38,12 +39,19 @@ def _paley_kind(m: int) -> int:
 
 @lru_cache(maxsize=None)
 def paley(m: int) -> npt.NDArray[np.int64]:
-    """Hadamard matrix of order m with entries +1 and -1 (Paley 1933), m = 1 included."""
-    if m == 1:
-        return np.ones((1, 1), np.int64)
+    """Hadamard matrix of order m with entries +1 and -1 (Paley 1933), m = 1 included; read-only, since shared.
+
+    Raises ValueRangeError for an order that neither construction gives.
+    """
+    matrix = np.ones((1, 1), np.int64) if m == 1 else _paley_matrix(m)
+    matrix.setflags(write=False)
+    return matrix
+
+
+def _paley_matrix(m: int) -> npt.NDArray[np.int64]:
     kind = _paley_kind(m)
     if kind == 0:
-        raise ValueError(f"m: expected an order that a Paley construction over a prime reaches, got {m}")
+        raise ValueRangeError(f"m: expected an order that a Paley construction over a prime reaches, got {m}")
     q = m - 1 if kind == 1 else m // 2 - 1
     core = np.ones((q + 1, q + 1), np.int64)
     core[0, 0] = 0

@@ -8,11 +8,17 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from tq_core.errors import check
 from tq_core.math.hadamard import paley, paley_order, transform
-from tq_core.math.prng import rademacher
+from tq_core.math.prng import check_seed, rademacher
 from tq_core.shapes import check_head_dim
 
 Array = npt.NDArray[np.float32]
+
+
+def _read_only(array: Array) -> Array:
+    array.setflags(write=False)
+    return array
 
 
 @dataclass(frozen=True)
@@ -27,16 +33,17 @@ class StructuredRotation:
 
     def __post_init__(self) -> None:
         check_head_dim(self.head_dim)
+        check_seed(self.seed)
 
     @cached_property
     def signs(self) -> Array:
-        """(head_dim,) float32, +1 or -1."""
-        return rademacher(self.seed, self.head_dim)
+        """(head_dim,) float32, +1 or -1, read-only."""
+        return _read_only(rademacher(self.seed, self.head_dim))
 
     @cached_property
     def hadamard(self) -> Array:
         """(m, m) float32 Paley factor; [[1]] for powers of two."""
-        return np.ascontiguousarray(paley(paley_order(self.head_dim)), np.float32)
+        return _read_only(np.ascontiguousarray(paley(paley_order(self.head_dim)), np.float32))
 
     @property
     def unit(self) -> np.float32:
@@ -44,12 +51,17 @@ class StructuredRotation:
         return np.float32(1.0 / np.sqrt(np.float64(self.head_dim)))
 
     def forward(self, x: Array) -> Array:
-        """T x along the last axis."""
-        return self.unit * transform(self.signs * np.asarray(x, np.float32), self.hadamard)
+        """T x along the last axis, float32. Raises ShapeError unless that axis has head_dim entries."""
+        return self.unit * transform(self.signs * self._vectors(x), self.hadamard)
 
-    def inverse(self, y: Array) -> Array:
-        """T^t y along the last axis."""
-        return self.unit * (self.signs * transform(np.asarray(y, np.float32), self.hadamard, inverse=True))
+    def inverse(self, x: Array) -> Array:
+        """T^t x along the last axis, float32. Raises ShapeError unless that axis has head_dim entries."""
+        return self.unit * (self.signs * transform(self._vectors(x), self.hadamard, inverse=True))
+
+    def _vectors(self, x: Array) -> Array:
+        x = np.asarray(x, np.float32)
+        check(x.shape[-1:] == (self.head_dim,), "x", f"shape (..., {self.head_dim})", x.shape)
+        return x
 
 
 def haar_rotation(head_dim: int, seed: int) -> npt.NDArray[np.float64]:

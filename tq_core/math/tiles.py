@@ -19,6 +19,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from tq_core.errors import ValueRangeError, check
+
 TILE_TOKENS, TILE_CHANNELS, SLICES, ROW_BYTES = 32, 16, 8, 64
 U8 = npt.NDArray[np.uint8]
 
@@ -84,13 +86,21 @@ def _groups(widths: U8) -> list[tuple[int, int, slice]]:
 
 
 def pack_stream(codes: U8, widths: U8, keys: bool) -> U8:
-    """(n_tokens, head_dim) codes, n_tokens a multiple of 32, to one head's packed code stream."""
+    """(n_tokens, head_dim) codes, n_tokens a multiple of 32, to one head's packed code stream.
+
+    Raises ShapeError for another number of tokens or channels, ValueRangeError for a code that its width cannot hold.
+    """
+    shape = f"(a multiple of {TILE_TOKENS}, {TILE_CHANNELS * len(widths)})"
+    ok = codes.ndim == 2 and len(codes) % TILE_TOKENS == 0 and codes.shape[1] == TILE_CHANNELS * len(widths)
+    check(ok, "codes", f"shape {shape}", codes.shape)
     tiles = codes.reshape(-1, TILE_TOKENS, codes.shape[-1])
     out = np.empty((tiles.shape[0], tile_bytes(widths)), np.uint8)
     for group, bits, where in _groups(widths):
         cell = tiles[:, :, group * TILE_CHANNELS : (group + 1) * TILE_CHANNELS]
+        largest = int(cell.max(initial=0))
+        check(largest < 1 << bits, "codes", f"below {1 << bits} in channel group {group}", largest, ValueRangeError)
         slices = key_slices(cell) if keys else value_slices(cell)
-        out[:, where] = pack_slices(slices, bits).reshape(tiles.shape[0], -1)
+        out[:, where] = pack_slices(slices, bits).reshape(tiles.shape[0], bits * ROW_BYTES)
     return out.reshape(-1)
 
 

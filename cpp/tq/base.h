@@ -25,9 +25,11 @@ constexpr uint32_t kLanes = 16;          // floats in a vector, whatever the reg
 constexpr uint32_t kTileTokens = 32;     // see tq_core/math/tiles.py for the layout
 constexpr uint32_t kRowBytes = 64;
 constexpr uint32_t kMaxHeadDim = 256;
+constexpr uint32_t kMaxGroups = kMaxHeadDim / 16;
 constexpr uint32_t kMaxPageTokens = 256;
 constexpr uint32_t kHeadsAtOnce = 4;     // query heads that share one pass over a KV head's codes
 constexpr float kIntegerMax = 32639.0f;  // 127 * 256 + 127: the high byte after a signed split fits in int8
+constexpr float kSmallMax = 127.0f;        // the same for multipliers of one byte
 constexpr float kTiny = 1e-34f;          // rows no larger than this quantize to zero
 constexpr float kRoundMagic = 12582912.0f;
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tq_core.cache.accounting import Ledger, baseline_bytes, held_arrays
+from tq_core.cache.attention import SoftmaxStates
 from tq_core.cache.store import PageStore
 from tq_core.codecs.arms import Arm
 from tq_core.codecs.fp16 import HalfKeys, HalfValues
@@ -111,9 +112,7 @@ class PagedCache:
         queries = np.ascontiguousarray(queries)
         for i in range(n):
             self._append_one(layer, keys[i : i + 1], values[i : i + 1])
-            weights = self._scores(layer, queries[i])
-            self.backend.call("softmax", scores=weights, n_tokens=weights.shape[1])
-            out[i] = self._weighted_sum(layer, weights)
+            out[i] = self._attend_one(layer, queries[i])
         return out
 
     def scores(self, layer: int, queries: F32) -> F32:
@@ -150,7 +149,6 @@ class PagedCache:
     def _scores(self, layer: int, query: F32) -> F32:
         sinks, packed, recent = self._sinks.count(layer), self._packed.count(layer), self._recent.count(layer)
         out = np.empty((len(query), sinks + packed + recent), np.float32)
-        self._scratch_bytes = max(self._scratch_bytes, out.nbytes + 4 * query.nbytes)
         half = HalfKeys()
         half.scores(self.backend, query, self._scale, self._sinks.pages(layer), sinks, out, 0)
         codec = self.arm.key_codec
@@ -159,16 +157,13 @@ class PagedCache:
         half.scores(self.backend, query, self._scale, self._recent.pages(layer), recent, out, sinks + packed, first)
         return out
 
-    def _weighted_sum(self, layer: int, weights: F32) -> F32:
-        sinks, packed, recent = self._sinks.count(layer), self._packed.count(layer), self._recent.count(layer)
-        out = np.zeros((len(weights), self.shape.head_dim), np.float32)
-        half = HalfValues()
-        half.weighted_sum(self.backend, weights, self._sinks.pages(layer), sinks, 0, out)
-        codec = self.arm.value_codec
-        codec.weighted_sum(self.backend, weights, self._packed.pages(layer), packed, sinks, out)
-        first = self._recent.first[layer]
-        half.weighted_sum(self.backend, weights, self._recent.pages(layer), recent, sinks + packed, out, first)
-        return out
+    def _attend_one(self, layer: int, query: F32) -> F32:
+        states = SoftmaxStates(self.backend, query, self._scale)
+        states.add_half(self._sinks.pages(layer), self._sinks.count(layer), 0)
+        states.add_packed(self.arm.key_codec, self.arm.value_codec, self._packed.pages(layer), self._packed.count(layer))
+        states.add_half(self._recent.pages(layer), self._recent.count(layer), self._recent.first[layer])
+        self._scratch_bytes = max(self._scratch_bytes, states.nbytes)
+        return states.merged()
 
     def buffers(self) -> dict[str, int]:
         """Bytes of every buffer that the cache holds, asked of the arrays themselves."""

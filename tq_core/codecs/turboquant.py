@@ -23,11 +23,11 @@ from tq_core.kernels.layout import PAGE_TOKENS, code_streams
 from tq_core.math import tiles
 from tq_core.math.books import RATES, load_books, widths_for
 from tq_core.math.prng import check_seed
-from tq_core.math.quantize import NormMode, centroid_values
+from tq_core.math.quantize import QUERY_MAX, SMALL_MAX, NormMode, centroid_values
 from tq_core.math.rotation import StructuredRotation
 from tq_core.shapes import check_head_dim
 
-SCORE_MODES = ("exact", "f32")
+ARITHMETIC = ("exact", "fast", "f32")
 
 
 @lru_cache(maxsize=64)
@@ -45,7 +45,8 @@ def _book_arguments(bits: float, head_dim: int) -> dict[str, Any]:
 class _Turbo:
     """Fields that keys and values share: nominal bits, rotation seed, rule of the stored scale, arithmetic.
 
-    ``arithmetic`` "exact" sums integers (16-bit queries and weights); "f32" is the float32 oracle.
+    ``arithmetic`` "exact" sums integers with 16-bit queries and weights, "fast" with 8-bit ones; "f32" is the
+    float32 oracle.
     Raises CodecError for an unknown rate, rule or arithmetic, ValueRangeError for a seed outside 0..2^64-1.
     """
 
@@ -63,7 +64,7 @@ class _Turbo:
     def __post_init__(self) -> None:
         check(self.bits in RATES, "bits", f"one of {RATES}", self.bits, CodecError)
         check(self.norm in tuple(NormMode.__members__), "norm", f"one of {tuple(NormMode.__members__)}", self.norm, CodecError)
-        check(self.arithmetic in SCORE_MODES, "arithmetic", f"one of {SCORE_MODES}", self.arithmetic, CodecError)
+        check(self.arithmetic in ARITHMETIC, "arithmetic", f"one of {ARITHMETIC}", self.arithmetic, CodecError)
         check_seed(self.seed)
 
     def check(self, head_dim: int) -> None:
@@ -80,7 +81,8 @@ class _Turbo:
         tables = (rotation.signs, rotation.hadamard, books.levels, books.scale, books.boundaries)
         return sum(t.nbytes for t in tables) + head_dim // 16
 
-    def _rotate(self, backend: Backend, x: F32, inverse: bool) -> F32:
+    def rotate(self, backend: Backend, x: F32, inverse: bool) -> F32:
+        """T x, or T^t x, for rows x (n, head_dim), on the backend."""
         rotation = _rotation(x.shape[-1], self.seed)
         y = np.empty_like(x)
         backend.call(
@@ -122,7 +124,7 @@ class TurboKeys(_Turbo):
     ) -> None:
         if n_tokens == 0:
             return
-        rotated = self._rotate(backend, queries, inverse=False)
+        rotated = self.rotate(backend, queries, inverse=False)
         common = {
             **_book_arguments(self.bits, queries.shape[-1]), "pages": pages.table, "layout": pages.layout.words,
             "pool": pages.pool, "scores": out, "n_kv_heads": pages.layout.n_kv_heads, "n_tokens": n_tokens, "offset": offset,
@@ -131,7 +133,8 @@ class TurboKeys(_Turbo):
             backend.call("score_keys_f32", query=rotated, scale=scale, **common)
             return
         query, step = np.empty(rotated.shape, np.int16), np.empty(len(rotated), np.float32)
-        backend.call("quantize_query", x=rotated, query=query, step=step, scale=scale)
+        limit = SMALL_MAX if self.arithmetic == "fast" else QUERY_MAX
+        backend.call("quantize_query", x=rotated, query=query, step=step, scale=scale, limit=float(limit))
         backend.call("score_keys", query=query, step=step, **common)
 
 
@@ -148,10 +151,10 @@ class TurboValues(_Turbo):
         if n_tokens == 0:
             return
         rotated = np.zeros_like(out)
-        kernel = "sum_values" if self.arithmetic == "exact" else "sum_values_f32"
+        kernel = "sum_values_f32" if self.arithmetic == "f32" else "sum_values"
         backend.call(
             kernel, weights=weights, **_book_arguments(self.bits, out.shape[-1]), pages=pages.table,
             layout=pages.layout.words, pool=pages.pool, out=rotated, n_kv_heads=pages.layout.n_kv_heads,
             n_tokens=n_tokens, offset=offset,
         )  # fmt: skip
-        out += self._rotate(backend, rotated, inverse=True)
+        out += self.rotate(backend, rotated, inverse=True)

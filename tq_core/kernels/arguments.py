@@ -7,7 +7,7 @@ in the pool.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +63,20 @@ def _check_overlap(kernel: Kernel, arrays: tuple[np.ndarray, ...]) -> None:
                 raise KernelError(f"{kernel.name}: {arg.name}: expected its own memory, got an overlap with {kernel.args[j].name}")
 
 
+def _stream_bytes(
+    kernel: Kernel, named: Mapping[str, Any], page_tokens: int, sizes: Mapping[str, int]
+) -> Iterator[tuple[str, int]]:
+    """(layout entry, bytes) of the streams that a paged kernel touches in each head's block."""
+    sides = ("key", "value") if kernel.name.startswith("attend") else ("key",) if "key" in kernel.name or kernel.name == "score_f16" else ("value",)
+    for side in sides:
+        widths = named.get("widths", named.get(f"{side}_widths"))
+        if widths is None:
+            yield f"{side}_codes", 2 * page_tokens * sizes["d"]
+        else:
+            yield f"{side}_scales", 2 * page_tokens
+            yield f"{side}_codes", tile_bytes(widths) * (page_tokens // TILE_TOKENS)
+
+
 def _check_pages(kernel: Kernel, named: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
     """Block table, page layout and span all stay inside the pool and the score rows."""
     layout = dict(zip(LAYOUT, (int(v) for v in named["layout"])))
@@ -78,23 +92,16 @@ def _check_pages(kernel: Kernel, named: Mapping[str, Any], sizes: Mapping[str, i
     first = int(named.get("first", 0))
     count = sizes["n"] if "n" in sizes else int(named["n_tokens"])
     check(first + count <= len(pages) * page_tokens, "n_tokens", f"at most {len(pages) * page_tokens} slots in {len(pages)} pages", first + count, KernelError)
-    if "widths" in named:
-        span = tile_bytes(named["widths"]) * (page_tokens // TILE_TOKENS)
-        parts = [("key_scales", 2 * page_tokens), ("key_codes", span), ("value_scales", 2 * page_tokens), ("value_codes", span)]
-    else:
-        span = 2 * page_tokens * sizes["d"]
-        parts = [("key_codes", span), ("value_codes", span)]
-    side = "key" if kernel.name in ("append_keys", "score_keys", "score_keys_f32", "score_f16") else "value"
-    for name, nbytes in parts:
-        if name.startswith(side):
-            end = layout[name] + nbytes
-            ok = layout[name] % 2 == 0 and end <= layout["head_bytes"]
-            check(ok, f"layout.{name}", f"an even offset with {nbytes} bytes inside head_bytes={layout['head_bytes']}", layout[name], KernelError)
+    for name, nbytes in _stream_bytes(kernel, named, page_tokens, sizes):
+        end = layout[name] + nbytes
+        ok = layout[name] % 2 == 0 and end <= layout["head_bytes"]
+        check(ok, f"layout.{name}", f"an even offset with {nbytes} bytes inside head_bytes={layout['head_bytes']}", layout[name], KernelError)
     end = layout["header_bytes"] + heads * layout["head_bytes"]
     check(end <= page_bytes, "layout.page_bytes", f"room for the header and {heads} KV heads, {end} bytes", page_bytes, KernelError)
+    if "q" in sizes:
+        check(heads > 0 and sizes["q"] % heads == 0, "n_kv_heads", f"a divisor of {sizes['q']} query heads", heads)
     if "s" in sizes:
         offset = int(named["offset"])
-        check(heads > 0 and sizes["q"] % heads == 0, "n_kv_heads", f"a divisor of {sizes['q']} query heads", heads)
         check(offset + count <= sizes["s"], "offset", f"offset + n_tokens at most {sizes['s']} columns", offset + count, KernelError)
 
 
@@ -105,8 +112,10 @@ def _check_extents(kernel: Kernel, named: Mapping[str, Any], sizes: Mapping[str,
     if "g" in sizes:
         check(d == 16 * sizes["g"], "widths", f"one entry per 16 channels, {d} / 16", sizes["g"])
         check(sizes["w"] == len(BOOK_BITS), "levels", f"{len(BOOK_BITS)} rows", sizes["w"])
-        widths = named["widths"]
-        check(set(widths.tobytes()) <= set(BOOK_BITS), "widths", f"bit widths in {BOOK_BITS}", widths, ValueRangeError)
+        for name in ("widths", "key_widths", "value_widths"):
+            if name in named:
+                widths = named[name]
+                check(set(widths.tobytes()) <= set(BOOK_BITS), name, f"bit widths in {BOOK_BITS}", widths, ValueRangeError)
     if "m" in sizes:
         check(d is not None and d % sizes["m"] == 0, "hadamard", f"an order that divides head_dim {d}", sizes["m"])
         rest = d // sizes["m"]

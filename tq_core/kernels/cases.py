@@ -80,13 +80,21 @@ def _random_pool(layout: PageLayout, n_pages: int, rng: np.random.Generator, hal
     return pool
 
 
-def _paged(rate: float | None, head_dim: int, kv_heads: int, slots: int, rng: np.random.Generator) -> Arguments:
+def _paged(
+    rate: float | None,
+    head_dim: int,
+    kv_heads: int,
+    slots: int,
+    rng: np.random.Generator,
+    value_rate: float | None = None,
+) -> Arguments:
     if rate is None:
         streams = half_streams("key", head_dim, 32) + half_streams("value", head_dim, 32)
         layout = PageLayout(kv_heads, 32, streams)
     else:
         widths = widths_for(rate, head_dim)
-        streams = code_streams("key", widths, PAGE_TOKENS) + code_streams("value", widths, PAGE_TOKENS)
+        value_widths = widths_for(value_rate or rate, head_dim)
+        streams = code_streams("key", widths, PAGE_TOKENS) + code_streams("value", value_widths, PAGE_TOKENS)
         layout = PageLayout(kv_heads, PAGE_TOKENS, streams)
     n_pages = -(-slots // layout.page_tokens)
     pages = rng.permutation(n_pages + 2)[:n_pages].astype(np.uint32)
@@ -136,9 +144,44 @@ def _encode(rate: float, head_dim: int, mode: NormMode) -> Arguments:
     return {**_rotation(head_dim), **_book(rate, head_dim, boundaries=True), "x": x, **out, "norm_mode": int(mode)}
 
 
-def _query(head_dim: int, n: int) -> Arguments:
+def _query(head_dim: int, n: int, limit: int) -> Arguments:
     x = nasty_vectors(n, head_dim, _rng("query", head_dim, n))
-    return {"x": x, "query": np.full(x.shape, -21846, np.int16), "step": np.full(n, GUARD), "scale": 0.125}
+    return {"x": x, "query": np.full(x.shape, -21846, np.int16), "step": np.full(n, GUARD), "scale": 0.125, "limit": limit}
+
+
+def _attend(
+    kernel: str, key_rate: float | None, value_rate: float, head_dim: int, kv_heads: int, group: int, tokens: int, small: int
+) -> Arguments:
+    """A state that starts empty for even query heads and part-way for odd ones."""
+    rng = _rng(kernel, key_rate, value_rate, head_dim, kv_heads, group, tokens, small)
+    heads, first = kv_heads * group, 5 if key_rate is None else 0
+    a = _paged(key_rate, head_dim, kv_heads, tokens + first, rng, value_rate)
+    a |= {"n_kv_heads": kv_heads, "n_tokens": tokens}
+    state = rng.standard_normal((heads, head_dim)).astype(np.float32)
+    a |= {"peak": state[:, 0].copy(), "total": np.abs(state[:, 1]), "out": state}
+    a["peak"][::2], a["total"][::2], a["out"][::2] = -np.inf, 0, 0
+    if key_rate is None:
+        query = 2 * rng.standard_normal((heads, head_dim))
+        return {**a, "query": query.astype(np.float32), "first": first, "scale": 0.125}
+    books, limit = load_books(), 127 if small else 32639
+    return {
+        **a,
+        "query": rng.integers(-limit, limit + 1, (heads, head_dim)).astype(np.int16),
+        "step": (0.3 / limit * rng.uniform(0.5, 2, heads)).astype(np.float32),
+        "key_widths": widths_for(key_rate, head_dim),
+        "value_widths": widths_for(value_rate, head_dim),
+        "levels": books.levels,
+        "book_scale": books.scale,
+        "small": small,
+    }
+
+
+def _merge(parts: int, heads: int, head_dim: int) -> Arguments:
+    outs = nasty_vectors(parts * heads, head_dim, _rng("merge", parts, heads)).reshape(parts, heads, head_dim)
+    peaks, totals = outs[..., 1].copy(), np.abs(outs[..., 2])
+    outs[:, 0], peaks[:, 0], totals[:, 0] = 0, -np.inf, 0  # a head that has seen nothing
+    outs[0], peaks[0], totals[0] = 0, -np.inf, 0  # a part that is empty
+    return {"peaks": peaks, "totals": totals, "outs": outs, "y": np.full((heads, head_dim), GUARD)}
 
 
 def _softmax(n_tokens: int, rows: int, spread: float) -> Arguments:
@@ -154,7 +197,7 @@ def _linear(n: int, inputs: int, outputs: int) -> Arguments:
 
 def _case(kernel: str, build: Callable[..., Arguments], *args: object) -> Case:
     label = "x".join(str(a.name if isinstance(a, NormMode) else a) for a in args)
-    if build in (_scan, _append):
+    if build in (_scan, _append, _attend):
         return Case(kernel, label, lambda: build(kernel, *args))
     return Case(kernel, label, lambda: build(*args))
 
@@ -165,7 +208,8 @@ def cases() -> Iterator[Case]:
         for n in (0, 1, 11):
             yield _case("rotate", _rotate, d, n, 0)
             yield _case("rotate", _rotate, d, n, 1)
-        yield _case("quantize_query", _query, d, 9)
+        yield _case("quantize_query", _query, d, 9, 32639)
+        yield _case("quantize_query", _query, d, 9, 127)
         for rate in RATES:
             yield _case("encode_rows", _encode, rate, d, NormMode.matched)
     for mode in (NormMode.paper, NormMode.unbiased, NormMode.min_mse):
@@ -189,6 +233,20 @@ def cases() -> Iterator[Case]:
             yield _case(kernel, _scan, None, d, 3, 2, 41)
         for tokens in TOKEN_COUNTS[:9]:
             yield _case(kernel, _scan, None, 64, 1, 5, tokens)
+    for small in (0, 1):
+        for key_rate, value_rate in ((3.5, 3.0), (4.0, 4.0), (2.0, 2.5), (3.0, 3.5)):
+            for d in (16, 64, 80, 128, 256):
+                yield _case("attend_packed", _attend, key_rate, value_rate, d, 2, 3, 161, small)
+        for tokens in TOKEN_COUNTS:
+            yield _case("attend_packed", _attend, 3.5, 3.0, 32, 3, 1, tokens, small)
+    for group in (2, 4, 7):
+        yield _case("attend_packed", _attend, 3.5, 3.0, 64, 1, group, 140, 0)
+    for d in HEAD_DIMS:
+        yield _case("attend_half", _attend, None, 0, d, 3, 2, 41, 0)
+    for tokens in TOKEN_COUNTS[:9]:
+        yield _case("attend_half", _attend, None, 0, 64, 1, 5, tokens, 0)
+    for parts, heads, d in ((1, 3, 16), (2, 5, 80), (7, 4, 64)):
+        yield _case("merge_states", _merge, parts, heads, d)
     for n in TOKEN_COUNTS:
         yield _case("softmax", _softmax, n, 5, 4.0)
     yield _case("softmax", _softmax, 100, 3, 60.0)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tq_core.math import lanes, tiles
 from tq_core.math.books import BOOK_BITS, Books
 from tq_core.math.hadamard import transform
-from tq_core.math.quantize import NormMode, quantize_symmetric
+from tq_core.math.quantize import QUERY_MAX, SMALL_MAX, NormMode, quantize_symmetric
 from tq_core.math.quantize import encode_rows as encode
 
 F32 = npt.NDArray[np.float32]
@@ -98,9 +98,9 @@ def _steps(codes, widths, levels):
     return out
 
 
-def quantize_query(*, x, query, step, scale):
-    """Rotated queries to 16-bit integers; step carries ``scale`` (the softmax scale) along."""
-    integers, steps = quantize_symmetric(x)
+def quantize_query(*, x, query, step, scale, limit):
+    """Rotated queries to integers of magnitude at most limit; step carries ``scale`` (the softmax scale) along."""
+    integers, steps = quantize_symmetric(x, np.float32(limit))
     query[:] = integers
     step[:] = steps * np.float32(scale)
 
@@ -208,6 +208,67 @@ def sum_f16(*, weights, pages, layout, pool, out, n_kv_heads, n_tokens, offset, 
                 out[q] = out[q] + weights[q, offset + i] * value
 
 
+LOWEST = np.float32(-3.0e38)
+
+
+def _soften(scores, peak, total):
+    """Weights exp(score - peak) of one part of the history, with the state (peak, total) moved on, and the shrink factor."""
+    new_peak = np.maximum(peak, scores.max())
+    shrink = lanes.exp_f32(peak - new_peak)
+    weights = lanes.exp_f32(scores - new_peak)
+    return weights, new_peak, total * shrink + lanes.lane_sum(weights), shrink
+
+
+def attend_packed(
+    *, query, step, key_widths, value_widths, levels, book_scale, pages, layout, pool, peak, total, out, n_kv_heads, n_tokens, small
+):
+    """Move each head's softmax state over packed pages, page by page: exact integer scores, exact integer sums."""
+    group, limit = query.shape[0] // n_kv_heads, SMALL_MAX if small else QUERY_MAX
+    for page, _, count in _pages(pages, layout, n_tokens):
+        scores = np.empty((query.shape[0], count), np.float32)
+        score_keys(
+            query=query, step=step, widths=key_widths, levels=levels, book_scale=book_scale, pages=[page], layout=layout,
+            pool=pool, scores=scores, n_kv_heads=n_kv_heads, n_tokens=count, offset=0,
+        )  # fmt: skip
+        for q in range(query.shape[0]):
+            value_scale, codes = _page_codes(pool, page, layout, q // group, value_widths, False, count)
+            weights, peak[q], total[q], shrink = _soften(scores[q], peak[q], total[q])
+            integers, unit = quantize_symmetric(weights * value_scale, limit)
+            exact = (integers.astype(np.int64) @ _steps(codes, value_widths, levels)).astype(np.float32)
+            for row, span in _runs(value_widths):
+                out[q, span] = out[q, span] * shrink + exact[span] * (unit * book_scale[row])
+
+
+def attend_half(*, query, pages, layout, pool, peak, total, out, n_kv_heads, n_tokens, first, scale):
+    """Move each head's softmax state over float16 rows, page by page, sums in token order."""
+    group, page_tokens = query.shape[0] // n_kv_heads, int(layout[0])
+    at = first
+    while at < first + n_tokens:
+        count = min(page_tokens - at % page_tokens, first + n_tokens - at)
+        page, slots = pages[at // page_tokens], slice(at % page_tokens, at % page_tokens + count)
+        for q in range(query.shape[0]):
+            keys = _half_rows(pool, page, layout, q // group, query.shape[1], True)[slots].astype(np.float32)
+            values = _half_rows(pool, page, layout, q // group, query.shape[1], False)[slots].astype(np.float32)
+            scores = lanes.dot(query[q], keys) * np.float32(scale)
+            weights, peak[q], total[q], shrink = _soften(scores, peak[q], total[q])
+            out[q] = out[q] * shrink
+            for t in range(count):
+                out[q] = out[q] + weights[t] * values[t]
+        at += count
+
+
+def merge_states(*, peaks, totals, outs, y):
+    """One output from the states of disjoint parts of the history, parts in order; zeros where all are empty."""
+    top = np.maximum(peaks.max(axis=0), LOWEST)
+    total, y[:] = np.zeros(peaks.shape[1], np.float32), 0
+    for part in range(peaks.shape[0]):
+        share = lanes.exp_f32(peaks[part] - top)
+        total = total + totals[part] * share
+        y[:] = y + outs[part] * share[:, None]
+    with np.errstate(divide="ignore"):
+        y[:] = y * np.where(total > 0, np.float32(1) / total, np.float32(0))[:, None]
+
+
 def softmax(*, scores, n_tokens):
     """Replace the first n_tokens columns of each row by their softmax."""
     if n_tokens:
@@ -225,6 +286,7 @@ KERNEL_FUNCTIONS = {
     f.__name__: f
     for f in (
         rotate, encode_rows, append_keys, append_values, quantize_query, score_keys, score_keys_f32,
-        sum_values, sum_values_f32, score_f16, sum_f16, softmax, linear,
+        sum_values, sum_values_f32, score_f16, sum_f16, attend_packed, attend_half, merge_states,
+        softmax, linear,
     )
 }  # fmt: skip

@@ -85,6 +85,8 @@ _BOOK = "in widths u1[g]; in levels u1[w,16]; in book_scale f4[w]"
 _PAGES = "in pages u4[p]; in layout u4[8]"
 _SPAN = "u4 n_kv_heads; u4 n_tokens; u4 offset"  # slots 0..n_tokens-1; column of the first one
 
+_STATE = "inout peak f4[q]; inout total f4[q]; inout out f4[q,d]"
+
 KERNELS: dict[str, Kernel] = {
     k.name: k
     for k in (
@@ -106,7 +108,7 @@ KERNELS: dict[str, Kernel] = {
             "exact_bytes",
             paged=True,
         ),
-        _kernel("quantize_query", "in x f4[q,d]; out query i2[q,d]; out step f4[q]; f4 scale", "exact_bytes"),
+        _kernel("quantize_query", "in x f4[q,d]; out query i2[q,d]; out step f4[q]; f4 scale; f4 limit", "exact_bytes"),
         _kernel(
             "score_keys",
             f"in query i2[q,d]; in step f4[q]; {_BOOK}; {_PAGES}; in pool u1[b]; inout scores f4[q,s]; {_SPAN}",
@@ -143,6 +145,20 @@ KERNELS: dict[str, Kernel] = {
             "exact_floats",
             paged=True,
         ),
+        _kernel(
+            "attend_packed",
+            "in query i2[q,d]; in step f4[q]; in key_widths u1[g]; in value_widths u1[g]; in levels u1[w,16]; "
+            f"in book_scale f4[w]; {_PAGES}; in pool u1[b]; {_STATE}; u4 n_kv_heads; u4 n_tokens; u4 small",
+            "exact_floats",
+            paged=True,
+        ),
+        _kernel(
+            "attend_half",
+            f"in query f4[q,d]; {_PAGES}; in pool u1[b]; {_STATE}; u4 n_kv_heads; u4 n_tokens; u4 first; f4 scale",
+            "exact_floats",
+            paged=True,
+        ),
+        _kernel("merge_states", "in peaks f4[c,q]; in totals f4[c,q]; in outs f4[c,q,d]; out y f4[q,d]", "exact_floats"),
         _kernel("softmax", "inout scores f4[q,s]; u4 n_tokens", "exact_floats"),
         _kernel("linear", "in x f4[n,i]; in w f4[o,i]; out y f4[n,o]", "exact_floats"),
     )

@@ -25,6 +25,7 @@ Array = npt.NDArray[np.float32]
 # Largest magnitude whose high byte, after taking the signed low byte off, still fits in int8:
 # 127 * 256 + 127. Kernels with 8-bit multipliers split a 16-bit integer that way.
 QUERY_MAX = np.float32(32639)
+SMALL_MAX = np.float32(127)  # the same for multipliers of one byte
 # Rows whose largest magnitude is not above this are stored as zeros: QUERY_MAX / TINY is still finite.
 TINY = np.float32(1e-34)
 
@@ -90,12 +91,12 @@ def encode_rows(
         return codes, scale.astype(np.float16).view(np.uint16)
 
 
-def quantize_symmetric(x: Array) -> tuple[npt.NDArray[np.int32], Array]:
-    """Rows of x to integers of magnitude at most 32639 and the step of each row: x ~ integer * step."""
+def quantize_symmetric(x: Array, limit: np.float32 = QUERY_MAX) -> tuple[npt.NDArray[np.int32], Array]:
+    """Rows of x to integers of magnitude at most ``limit`` and the step of each row: x ~ integer * step."""
     zero = np.float32(0)
     largest = np.abs(x).max(axis=-1, initial=zero)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        inverse = np.where(largest > TINY, QUERY_MAX / largest, zero)
+        inverse = np.where(largest > TINY, limit / largest, zero)
         scaled = x * inverse[..., None]
-    bounded = np.minimum(np.maximum(scaled, -QUERY_MAX), QUERY_MAX)
-    return round_even(bounded).astype(np.int32), largest * (np.float32(1) / QUERY_MAX)
+    bounded = np.minimum(np.maximum(scaled, -limit), limit)
+    return round_even(bounded).astype(np.int32), largest * (np.float32(1) / limit)

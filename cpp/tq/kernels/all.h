@@ -8,3 +8,4 @@
 #include "sum_values.h"
 #include "half_rows.h"
 #include "dense.h"
+#include "attend.h"

@@ -33,13 +33,13 @@ struct Multipliers {
 };
 
 // Add one slice's level bytes times word `at` of each of kHeads query heads. Written out, since only constant
-// indices let the accumulators live in registers.
-template <int kHeads, uint32_t kWords>
+// indices let the accumulators live in registers. kSmall promises multipliers that fit in int8.
+template <int kHeads, bool kSmall, uint32_t kWords>
 TQ_INLINE void accumulate_heads(Acc* acc, U32 bytes, const Multipliers<kWords>& m, uint32_t at) {
-  accumulate(acc[0], bytes, m.first + at, m.second + at);
-  if constexpr (kHeads > 1) accumulate(acc[1], bytes, m.first + kWords + at, m.second + kWords + at);
-  if constexpr (kHeads > 2) accumulate(acc[2], bytes, m.first + 2 * kWords + at, m.second + 2 * kWords + at);
-  if constexpr (kHeads > 3) accumulate(acc[3], bytes, m.first + 3 * kWords + at, m.second + 3 * kWords + at);
+  accumulate<kSmall>(acc[0], bytes, m.first + at, m.second + at);
+  if constexpr (kHeads > 1) accumulate<kSmall>(acc[1], bytes, m.first + kWords + at, m.second + kWords + at);
+  if constexpr (kHeads > 2) accumulate<kSmall>(acc[2], bytes, m.first + 2 * kWords + at, m.second + 2 * kWords + at);
+  if constexpr (kHeads > 3) accumulate<kSmall>(acc[3], bytes, m.first + 3 * kWords + at, m.second + 3 * kWords + at);
 }
 
 template <int kHeads>
@@ -75,25 +75,31 @@ TQ_INLINE int32_t lane_total(I32 x) {
   return total;
 }
 
-// A row of floats to integers of magnitude at most 32639 and their total; returns the step. n is a multiple of 16.
-TQ_INLINE float quantize_symmetric(const float* x, int16_t* out, uint32_t n, int32_t& total) {
+// The largest of 16 lanes.
+TQ_INLINE float lane_max(F32 x) {
+  float lanes[kLanes];
+  store(lanes, x);
+  float most = lanes[0];
+  for (uint32_t i = 1; i < kLanes; ++i) most = lanes[i] > most ? lanes[i] : most;
+  return most;
+}
+
+// A row of floats to integers of magnitude at most `limit` and their total; returns the step. n is a multiple of 16.
+TQ_INLINE float quantize_symmetric(const float* x, int16_t* out, uint32_t n, float limit, int32_t& total) {
   F32 most = splat(0.0f);
   for (uint32_t i = 0; i < n; i += kLanes) most = max(most, max(load(x + i), splat(0.0f) - load(x + i)));
-  float lanes[kLanes];
-  store(lanes, most);
-  float largest = 0.0f;
-  for (uint32_t i = 0; i < kLanes; ++i) largest = lanes[i] > largest ? lanes[i] : largest;
-  const float inverse = largest > kTiny ? kIntegerMax / largest : 0.0f;
+  const float largest = lane_max(most);
+  const float inverse = largest > kTiny ? limit / largest : 0.0f;
   I32 sum = zero_i32();
   for (uint32_t i = 0; i < n; i += kLanes) {
     F32 v = load(x + i) * splat(inverse);
-    v = min(max(v, splat(-kIntegerMax)), splat(kIntegerMax));
+    v = min(max(v, splat(-limit)), splat(limit));
     const I32 q = to_i32((v + splat(kRoundMagic)) - splat(kRoundMagic));
     sum = sum + q;
     store_i16(out + i, q);
   }
   total = lane_total(sum);
-  return largest * (1.0f / kIntegerMax);
+  return largest * (1.0f / limit);
 }
 
 }  // namespace TQ_TARGET

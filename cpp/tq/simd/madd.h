@@ -21,6 +21,7 @@ TQ_INLINE void make_quads(const int16_t* p, uint32_t n, uint32_t* first, uint32_
     __builtin_memcpy(second, &odd, 16);
   }
 }
+template <bool kSmall>
 TQ_INLINE void accumulate(Acc& acc, U32 bytes, const uint32_t* first, const uint32_t* second) {
   acc.sum = acc.sum + madd16(bytes & splat_u32(0x00ff00ffu), splat_u32(*first));
   acc.sum = acc.sum + madd16((bytes >> 8) & splat_u32(0x00ff00ffu), splat_u32(*second));

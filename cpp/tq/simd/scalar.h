@@ -96,6 +96,7 @@ TQ_INLINE void make_quads(const int16_t* p, uint32_t n, uint32_t* first, uint32_
     second[k] = uint32_t(uint16_t(p[1])) | uint32_t(uint16_t(p[3])) << 16;
   }
 }
+template <bool kSmall>
 TQ_INLINE void accumulate(Acc& acc, U32 bytes, const uint32_t* first, const uint32_t* second) {
   const int32_t q0 = int16_t(*first & 0xffff), q1 = int16_t(*second & 0xffff);
   const int32_t q2 = int16_t(*first >> 16), q3 = int16_t(*second >> 16);

@@ -19,8 +19,11 @@ TQ_INLINE void make_quads(const int16_t* p, uint32_t n, uint32_t* first, uint32_
     __builtin_memcpy(second, &low, 16);
   }
 }
+// Multipliers within int8 have no high part.
+template <bool kSmall>
 TQ_INLINE void accumulate(Acc& acc, U32 bytes, const uint32_t* first, const uint32_t* second) {
-  acc.high = (I32)_mm512_dpbusd_epi32((__m512i)acc.high, (__m512i)bytes, (__m512i)splat_u32(*first));
+  if constexpr (!kSmall)
+    acc.high = (I32)_mm512_dpbusd_epi32((__m512i)acc.high, (__m512i)bytes, (__m512i)splat_u32(*first));
   acc.low = (I32)_mm512_dpbusd_epi32((__m512i)acc.low, (__m512i)bytes, (__m512i)splat_u32(*second));
 }
 TQ_INLINE I32 finish(Acc acc) { return (I32)(((U32)acc.high << 8) + (U32)acc.low); }

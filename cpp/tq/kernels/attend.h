@@ -1,0 +1,145 @@
+// One decode step over pages, for one layer and all its heads, with a softmax that is carried from page to page:
+// for every query head the largest logit so far (peak), the sum of exp(logit - peak) (total), and the sum of
+// values under those weights (out). Scratch is one page's scores, whatever the length of the history.
+//
+// States of disjoint parts of the history merge into one, in a fixed order, so how a long history is cut over
+// threads does not change a bit.
+namespace tq {
+namespace TQ_TARGET {
+
+constexpr float kLowest = -3.0e38f;
+
+TQ_INLINE float exp_one(float x) {
+  float lanes[kLanes];
+  store(lanes, exp_f32(splat(x)));
+  return lanes[0];
+}
+
+// Scores of one page (padded to whole tiles) to weights exp(score - peak), and the state moved on; returns the
+// factor by which the sums so far shrink.
+TQ_INLINE float soften_page(float* scores, uint32_t count, uint32_t padded, float& peak, float& total) {
+  for (uint32_t t = count; t < padded; ++t) scores[t] = kLowest;
+  F32 most = splat(kLowest);
+  for (uint32_t t = 0; t < padded; t += kLanes) most = max(most, load(scores + t));
+  const float page_peak = lane_max(most);
+  const float new_peak = page_peak > peak ? page_peak : peak;
+  const float shrink = exp_one(peak - new_peak);
+  F32 sum = splat(0.0f);
+  for (uint32_t t = 0; t < padded; t += kLanes) {
+    const F32 weight = exp_f32(load(scores + t) - splat(new_peak));
+    store(scores + t, weight);
+    sum = sum + weight;
+  }
+  total = total * shrink + fold(sum);
+  peak = new_peak;
+  return shrink;
+}
+
+struct PackedPages {
+  const uint8_t* pool;
+  const uint32_t* pages;
+  Layout layout;
+  const uint8_t *key_widths, *value_widths, *levels;
+  const float* book_scale;
+  uint32_t groups, n_tokens;
+};
+
+// kHeads query heads of one KV head over all pages.
+template <int kHeads, bool kSmall>
+TQ_KERNEL inline void attend_heads(const PackedPages& in, uint32_t kv_head, const int16_t* query, const float* step,
+                                   float* peak, float* total, float* out) {
+  const Layout& layout = in.layout;
+  const uint32_t d = 16 * in.groups;
+  constexpr float limit = kSmall ? kSmallMax : kIntegerMax;
+  PreparedQuery prepared;
+  prepare_query<kHeads>(prepared, query, in.key_widths, d);
+  float scores[kHeads * kMaxPageTokens], shrink[kHeadsAtOnce];
+  PreparedWeights weights;
+  for (uint32_t start = 0, p = 0; start < in.n_tokens; start += layout.page_tokens, ++p) {
+    const uint32_t after = start + layout.page_tokens < in.n_tokens ? p + 1 : p;
+    const uint8_t* base = in.pool + head_base(layout, in.pages[p], kv_head);
+    const uint8_t* next = in.pool + head_base(layout, in.pages[after], kv_head);
+    const uint32_t count = smaller(layout.page_tokens, in.n_tokens - start);
+    const uint32_t n_tiles = (count + kTileTokens - 1) / kTileTokens;
+    score_page<kHeads, kSmall>(base, next, layout, prepared, in.levels, in.book_scale, step, count, scores,
+                               kMaxPageTokens);
+    for (int h = 0; h < kHeads; ++h) {
+      float* row = scores + h * kMaxPageTokens;
+      shrink[h] = soften_page(row, count, n_tiles * kTileTokens, peak[h], total[h]);
+      prepare_weights(weights, h, row, base + layout.value_scales, n_tiles, limit);
+    }
+    sum_page<kHeads, kSmall>(base, next, layout, weights, in.value_widths, in.levels, in.book_scale, in.groups, n_tiles,
+                             shrink, out);
+  }
+}
+
+TQ_KERNEL inline void attend_packed(const int16_t* query, const float* step, const uint8_t* key_widths,
+                                    const uint8_t* value_widths, const uint8_t* levels, const float* book_scale,
+                                    const uint32_t* pages, const uint32_t* layout_words, const uint8_t* pool, float* peak,
+                                    float* total, float* out, uint32_t q, uint32_t d, uint32_t groups, uint32_t,
+                                    uint32_t, uint32_t, uint32_t n_kv_heads, uint32_t n_tokens, uint32_t small) {
+  const PackedPages in{pool, pages, read_layout(layout_words), key_widths, value_widths, levels, book_scale, groups, n_tokens};
+  const uint32_t group = q / n_kv_heads;
+  for (uint32_t row = 0; row < q;) {
+    const uint32_t kv_head = row / group;
+    const uint32_t heads = smaller(kHeadsAtOnce, (kv_head + 1) * group - row);
+    auto* exact = heads == 1 ? attend_heads<1, false> : heads == 2 ? attend_heads<2, false> : heads == 3 ? attend_heads<3, false> : attend_heads<4, false>;
+    auto* fast = heads == 1 ? attend_heads<1, true> : heads == 2 ? attend_heads<2, true> : heads == 3 ? attend_heads<3, true> : attend_heads<4, true>;
+    (small ? fast : exact)(in, kv_head, query + size_t(row) * d, step + row, peak + row, total + row, out + size_t(row) * d);
+    row += heads;
+  }
+}
+
+// The same over float16 rows, tokens first .. first + n_tokens - 1, page by page.
+TQ_KERNEL inline void attend_half(const float* query, const uint32_t* pages, const uint32_t* layout_words,
+                                  const uint8_t* pool, float* peak, float* total, float* out, uint32_t q, uint32_t d,
+                                  uint32_t, uint32_t, uint32_t n_kv_heads, uint32_t n_tokens, uint32_t first,
+                                  float scale) {
+  const Layout layout = read_layout(layout_words);
+  const uint32_t group = q / n_kv_heads;
+  for (uint32_t row = 0; row < q; ++row)
+    for (uint32_t at = first; at < first + n_tokens;) {
+      const uint32_t count = smaller(layout.page_tokens - at % layout.page_tokens, first + n_tokens - at);
+      const uint8_t* key = half_row(pool, pages, layout, at, row / group, d, layout.key_codes);
+      const uint8_t* value = half_row(pool, pages, layout, at, row / group, d, layout.value_codes);
+      float scores[kMaxPageTokens];
+      for (uint32_t t = 0; t < count; ++t) {
+        F32 sum = splat(0.0f);
+        for (uint32_t i = 0; i < d; i += kLanes)
+          sum = sum + load(query + size_t(row) * d + i) * load_half_bytes(key + (size_t(t) * d + i) * 2);
+        scores[t] = fold(sum) * scale;
+      }
+      const uint32_t padded = (count + kLanes - 1) / kLanes * kLanes;
+      const F32 shrink = splat(soften_page(scores, count, padded, peak[row], total[row]));
+      for (uint32_t i = 0; i < d; i += kLanes) {
+        float* o = out + size_t(row) * d + i;
+        F32 sum = load(o) * shrink;
+        for (uint32_t t = 0; t < count; ++t) sum = sum + splat(scores[t]) * load_half_bytes(value + (size_t(t) * d + i) * 2);
+        store(o, sum);
+      }
+      at += count;
+    }
+}
+
+// States of c parts of the history to one normalised output, parts in order; all parts empty gives zeros.
+TQ_KERNEL inline void merge_states(const float* peaks, const float* totals, const float* outs, float* y, uint32_t c,
+                                   uint32_t q, uint32_t d) {
+  for (uint32_t row = 0; row < q; ++row) {
+    float peak = kLowest;
+    for (uint32_t part = 0; part < c; ++part) peak = peaks[part * q + row] > peak ? peaks[part * q + row] : peak;
+    float total = 0.0f;
+    float* o = y + size_t(row) * d;
+    for (uint32_t i = 0; i < d; i += kLanes) store(o + i, splat(0.0f));
+    for (uint32_t part = 0; part < c; ++part) {
+      const float share = exp_one(peaks[part * q + row] - peak);
+      total = total + totals[part * q + row] * share;
+      const float* from = outs + (size_t(part) * q + row) * d;
+      for (uint32_t i = 0; i < d; i += kLanes) store(o + i, load(o + i) + load(from + i) * splat(share));
+    }
+    const F32 inverse = splat(total > 0.0f ? 1.0f / total : 0.0f);
+    for (uint32_t i = 0; i < d; i += kLanes) store(o + i, load(o + i) * inverse);
+  }
+}
+
+}  // namespace TQ_TARGET
+}  // namespace tq

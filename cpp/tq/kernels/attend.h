@@ -42,6 +42,7 @@ struct PackedPages {
   const uint8_t *key_widths, *value_widths, *levels;
   const float* book_scale;
   uint32_t groups, n_tokens;
+  float limit;  // of the integers that weights become
 };
 
 // kHeads query heads of one KV head over all pages.
@@ -50,7 +51,6 @@ TQ_KERNEL inline void attend_heads(const PackedPages& in, uint32_t kv_head, cons
                                    float* peak, float* total, float* out) {
   const Layout& layout = in.layout;
   const uint32_t d = 16 * in.groups;
-  constexpr float limit = kSmall ? kSmallMax : kIntegerMax;
   PreparedQuery prepared;
   prepare_query<kHeads>(prepared, query, in.key_widths, d);
   float scores[kHeads * kMaxPageTokens], shrink[kHeadsAtOnce];
@@ -66,11 +66,21 @@ TQ_KERNEL inline void attend_heads(const PackedPages& in, uint32_t kv_head, cons
     for (int h = 0; h < kHeads; ++h) {
       float* row = scores + h * kMaxPageTokens;
       shrink[h] = soften_page(row, count, n_tiles * kTileTokens, peak[h], total[h]);
-      prepare_weights(weights, h, row, base + layout.value_scales, n_tiles, limit);
+      prepare_weights(weights, h, row, base + layout.value_scales, n_tiles, in.limit);
     }
     sum_page<kHeads, kSmall>(base, next, layout, weights, in.value_widths, in.levels, in.book_scale, in.groups, n_tiles,
                              shrink, out);
   }
+}
+
+template <bool kSmall>
+TQ_INLINE decltype(&attend_heads<1, kSmall>) attend_for(uint32_t heads) {
+  if constexpr (kHeadsInPass > 1) {
+    if (heads == 4) return attend_heads<4, kSmall>;
+    if (heads == 3) return attend_heads<3, kSmall>;
+    if (heads == 2) return attend_heads<2, kSmall>;
+  }
+  return attend_heads<1, kSmall>;
 }
 
 TQ_KERNEL inline void attend_packed(const int16_t* query, const float* step, const uint8_t* key_widths,
@@ -78,14 +88,14 @@ TQ_KERNEL inline void attend_packed(const int16_t* query, const float* step, con
                                     const uint32_t* pages, const uint32_t* layout_words, const uint8_t* pool, float* peak,
                                     float* total, float* out, uint32_t q, uint32_t d, uint32_t groups, uint32_t,
                                     uint32_t, uint32_t, uint32_t n_kv_heads, uint32_t n_tokens, uint32_t small) {
-  const PackedPages in{pool, pages, read_layout(layout_words), key_widths, value_widths, levels, book_scale, groups, n_tokens};
+  const PackedPages in{pool, pages, read_layout(layout_words), key_widths, value_widths, levels, book_scale, groups, n_tokens,
+                       small ? kSmallMax : kIntegerMax};
   const uint32_t group = q / n_kv_heads;
   for (uint32_t row = 0; row < q;) {
     const uint32_t kv_head = row / group;
-    const uint32_t heads = smaller(kHeadsAtOnce, (kv_head + 1) * group - row);
-    auto* exact = heads == 1 ? attend_heads<1, false> : heads == 2 ? attend_heads<2, false> : heads == 3 ? attend_heads<3, false> : attend_heads<4, false>;
-    auto* fast = heads == 1 ? attend_heads<1, true> : heads == 2 ? attend_heads<2, true> : heads == 3 ? attend_heads<3, true> : attend_heads<4, true>;
-    (small ? fast : exact)(in, kv_head, query + size_t(row) * d, step + row, peak + row, total + row, out + size_t(row) * d);
+    const uint32_t heads = smaller(kHeadsInPass, (kv_head + 1) * group - row);
+    auto* run = small && kSmallIsFaster ? attend_for<kSmallIsFaster>(heads) : attend_for<false>(heads);
+    run(in, kv_head, query + size_t(row) * d, step + row, peak + row, total + row, out + size_t(row) * d);
     row += heads;
   }
 }

@@ -117,6 +117,15 @@ TQ_KERNEL inline void score_heads(const int16_t* query, const float* step, const
   }
 }
 
+TQ_INLINE decltype(&score_heads<1>) score_for(uint32_t heads) {
+  if constexpr (kHeadsInPass > 1) {
+    if (heads == 4) return score_heads<4>;
+    if (heads == 3) return score_heads<3>;
+    if (heads == 2) return score_heads<2>;
+  }
+  return score_heads<1>;
+}
+
 TQ_KERNEL inline void score_keys(const int16_t* query, const float* step, const uint8_t* widths, const uint8_t* levels,
                                  const float* book_scale, const uint32_t* pages, const uint32_t* layout_words,
                                  const uint8_t* pool, float* scores, uint32_t q, uint32_t d, uint32_t, uint32_t,
@@ -126,10 +135,9 @@ TQ_KERNEL inline void score_keys(const int16_t* query, const float* step, const 
   const uint32_t group = q / n_kv_heads;
   for (uint32_t row = 0; row < q;) {
     const uint32_t kv_head = row / group;
-    const uint32_t heads = smaller(kHeadsAtOnce, (kv_head + 1) * group - row);
-    auto* run = heads == 1 ? score_heads<1> : heads == 2 ? score_heads<2> : heads == 3 ? score_heads<3> : score_heads<4>;
-    run(query + size_t(row) * d, step + row, widths, levels, book_scale, pages, layout, pool,
-        scores + size_t(row) * s + offset, d, s, kv_head, n_tokens);
+    const uint32_t heads = smaller(kHeadsInPass, (kv_head + 1) * group - row);
+    score_for(heads)(query + size_t(row) * d, step + row, widths, levels, book_scale, pages, layout, pool,
+                     scores + size_t(row) * s + offset, d, s, kv_head, n_tokens);
     row += heads;
   }
 }

@@ -100,6 +100,15 @@ TQ_KERNEL inline void sum_heads(const float* weights, const uint8_t* widths, con
   }
 }
 
+TQ_INLINE decltype(&sum_heads<1>) sum_for(uint32_t heads) {
+  if constexpr (kHeadsInPass > 1) {
+    if (heads == 4) return sum_heads<4>;
+    if (heads == 3) return sum_heads<3>;
+    if (heads == 2) return sum_heads<2>;
+  }
+  return sum_heads<1>;
+}
+
 TQ_KERNEL inline void sum_values(const float* weights, const uint8_t* widths, const uint8_t* levels,
                                  const float* book_scale, const uint32_t* pages, const uint32_t* layout_words,
                                  const uint8_t* pool, float* out, uint32_t q, uint32_t s, uint32_t groups, uint32_t,
@@ -109,10 +118,9 @@ TQ_KERNEL inline void sum_values(const float* weights, const uint8_t* widths, co
   const uint32_t group = q / n_kv_heads;
   for (uint32_t row = 0; row < q;) {
     const uint32_t kv_head = row / group;
-    const uint32_t heads = smaller(kHeadsAtOnce, (kv_head + 1) * group - row);
-    auto* run = heads == 1 ? sum_heads<1> : heads == 2 ? sum_heads<2> : heads == 3 ? sum_heads<3> : sum_heads<4>;
-    run(weights + size_t(row) * s + offset, widths, levels, book_scale, pages, layout, pool, out + size_t(row) * groups * 16,
-        groups, s, kv_head, n_tokens);
+    const uint32_t heads = smaller(kHeadsInPass, (kv_head + 1) * group - row);
+    sum_for(heads)(weights + size_t(row) * s + offset, widths, levels, book_scale, pages, layout, pool,
+                   out + size_t(row) * groups * 16, groups, s, kv_head, n_tokens);
     row += heads;
   }
 }

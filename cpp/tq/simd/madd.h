@@ -4,6 +4,8 @@
 namespace tq {
 namespace TQ_TARGET {
 
+constexpr bool kSmallIsFaster = false;
+
 struct Acc {
   I32 sum;
 };

@@ -3,6 +3,10 @@
 namespace tq {
 namespace TQ_TARGET {
 
+// Query heads in one pass over a KV head's codes: registers decide, and one lane at a time nothing is gained.
+constexpr uint32_t kHeadsInPass = 1;
+constexpr bool kSmallIsFaster = false;
+
 struct F32 {
   float v[kLanes];
 };

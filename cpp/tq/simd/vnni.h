@@ -3,6 +3,8 @@
 namespace tq {
 namespace TQ_TARGET {
 
+constexpr bool kSmallIsFaster = true;  // one product instead of two
+
 struct Acc {
   I32 high, low;
 };

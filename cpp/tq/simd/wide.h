@@ -4,6 +4,8 @@
 namespace tq {
 namespace TQ_TARGET {
 
+constexpr uint32_t kHeadsInPass = kHeadsAtOnce;
+
 typedef float F32 __attribute__((vector_size(64)));
 typedef uint32_t U32 __attribute__((vector_size(64)));
 typedef int32_t I32 __attribute__((vector_size(64)));

@@ -21,6 +21,16 @@
 #undef TQ_TARGET
 #pragma clang attribute pop
 
+#pragma clang attribute push(__attribute__((target("avx2,avxvnni"))), apply_to = function)
+#define TQ_TARGET avxvnni
+#include "simd/wide.h"
+#include "simd/avx2.h"
+#include "simd/avxvnni.h"
+#include "simd/vnni.h"
+#include "kernels/all.h"
+#undef TQ_TARGET
+#pragma clang attribute pop
+
 #pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq"))), apply_to = function)
 #define TQ_TARGET avx512
 #include "simd/wide.h"
@@ -34,15 +44,27 @@
 #define TQ_TARGET avx512vnni
 #include "simd/wide.h"
 #include "simd/avx512.h"
+#include "simd/avx512vnni.h"
 #include "simd/vnni.h"
 #include "kernels/all.h"
 #undef TQ_TARGET
 #pragma clang attribute pop
 #endif
 
+#if defined(__aarch64__)
+#define TQ_TARGET neon
+#include "simd/wide.h"
+#include "simd/quarters.h"
+#include "simd/neon.h"
+#include "simd/madd.h"
+#include "kernels/all.h"
+#undef TQ_TARGET
+#endif
+
 #if defined(__wasm_simd128__)
 #define TQ_TARGET wasm128
 #include "simd/wide.h"
+#include "simd/quarters.h"
 #include "simd/wasm128.h"
 #include "simd/madd.h"
 #include "kernels/all.h"

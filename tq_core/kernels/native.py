@@ -20,6 +20,7 @@ from tq_core.kernels.table import KERNELS
 TARGETS = {
     "scalar": frozenset(),
     "avx2": frozenset({"avx2"}),
+    "avxvnni": frozenset({"avx2", "avx_vnni"}),
     "avx512": frozenset({"avx512f", "avx512bw", "avx512vl", "avx512dq"}),
     "avx512vnni": frozenset({"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni"}),
 }

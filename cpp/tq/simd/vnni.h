@@ -1,5 +1,6 @@
-// The exact sum with AVX-512 VNNI, which multiplies unsigned bytes by signed bytes: each int16
-// multiplier, at most 32639, is 256 * high + low with low in -128..127, and the two parts are summed apart.
+// The exact sum where the machine multiplies unsigned bytes by signed bytes: each int16 multiplier,
+// at most 32639, is 256 * high + low with low in -128..127, and the two parts are summed apart.
+// dpbusd(sum, bytes, words) is the target's: in every 32-bit lane four products, added to the sum.
 namespace tq {
 namespace TQ_TARGET {
 
@@ -24,9 +25,8 @@ TQ_INLINE void make_quads(const int16_t* p, uint32_t n, uint32_t* first, uint32_
 // Multipliers within int8 have no high part.
 template <bool kSmall>
 TQ_INLINE void accumulate(Acc& acc, U32 bytes, const uint32_t* first, const uint32_t* second) {
-  if constexpr (!kSmall)
-    acc.high = (I32)_mm512_dpbusd_epi32((__m512i)acc.high, (__m512i)bytes, (__m512i)splat_u32(*first));
-  acc.low = (I32)_mm512_dpbusd_epi32((__m512i)acc.low, (__m512i)bytes, (__m512i)splat_u32(*second));
+  if constexpr (!kSmall) acc.high = dpbusd(acc.high, bytes, splat_u32(*first));
+  acc.low = dpbusd(acc.low, bytes, splat_u32(*second));
 }
 TQ_INLINE I32 finish(Acc acc) { return (I32)(((U32)acc.high << 8) + (U32)acc.low); }
 

@@ -36,7 +36,7 @@ class WasmBuildError(TqError):
     """The compiler or linker failed, or a built module is not what it must be."""
 
 
-def _zig(arguments: list[str], cache: Path) -> None:
+def run_zig(arguments: list[str], cache: Path) -> None:
     """Run the packaged compiler; its caches stay inside the build folder."""
     environment = os.environ | {"ZIG_GLOBAL_CACHE_DIR": str(cache), "ZIG_LOCAL_CACHE_DIR": str(cache)}
     command = [sys.executable, "-m", "ziglang", *arguments]
@@ -70,11 +70,11 @@ def _link_all(recipe: Recipe, work: Path, cache: Path) -> dict[str, dict[str, ob
     for target in TARGETS:
         kernels, loop = work / f"exports_{target.name}.o", work / f"command_{target.name}.o"
         for source, built in ((work / f"exports_{target.name}.cpp", kernels), (COMMAND_SOURCE, loop)):
-            _zig(["c++", *target.compile_flags, *includes, "-c", "-o", str(built), str(source)], cache)
+            run_zig(["c++", *target.compile_flags, *includes, "-c", "-o", str(built), str(source)], cache)
         for command in (False, True):
             name = target.file_name(command)
             objects = [str(kernels), str(loop)] if command else [str(kernels)]
-            _zig(["wasm-ld", *target.link_flags(command), "-o", str(work / name), *objects], cache)
+            run_zig(["wasm-ld", *target.link_flags(command), "-o", str(work / name), *objects], cache)
             data = (work / name).read_bytes()
             n_instructions = _check_module(data, target, command, recipe)
             entries[name] = {

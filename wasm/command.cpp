@@ -1,29 +1,20 @@
-// The loop of a WASI command: read a request frame, do it in linear memory, write a response frame.
+// The loop of a guest: read a request frame, do it in the guest's memory, write a response frame.
 // hosts/frames.py describes the frames and is where the constants of command_table.h come from.
 //
-// There is no allocator and no libc: everything from __heap_base on belongs to the host, which lays
-// out its buffers there exactly as it does for a module with exports. The two WASI calls are
-// declared by hand, so the kernels' object file is the same in both kinds of module.
+// There is no allocator: everything from heap_base() on belongs to the host, which lays out its
+// buffers there exactly as it does for a module with exports. What differs between a WASI command
+// and a Linux program (memory, and the two ends of the pipes) is in a header of its own.
 #include <stdint.h>
 
 #include "command_table.h"  // generated: constants, dispatch()
-
-struct Span {
-  void* data;
-  uint32_t size;
-};
-
-extern "C" {
-extern uint8_t __heap_base;
-__attribute__((import_module("wasi_snapshot_preview1"), import_name("fd_read"))) uint16_t fd_read(
-    uint32_t fd, const Span* spans, uint32_t n_spans, uint32_t* transferred);
-__attribute__((import_module("wasi_snapshot_preview1"), import_name("fd_write"))) uint16_t fd_write(
-    uint32_t fd, const Span* spans, uint32_t n_spans, uint32_t* transferred);
-}
+#if defined(__wasm__)
+#include "guest_wasi.h"
+#else
+#include "guest_linux.h"
+#endif
 
 namespace {
 
-constexpr uint32_t kPageBytes = 65536;
 constexpr uint32_t kHeadWords = 6;
 
 struct Range {
@@ -33,24 +24,18 @@ struct Range {
 uint32_t words[kMaxWords];
 Range writes[kMaxRanges], reads[kMaxRanges];
 
-uint32_t heap_base() { return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(&__heap_base)); }
-uint64_t memory_bytes() { return uint64_t{__builtin_wasm_memory_size(0)} * kPageBytes; }
 void* at(uint32_t address) { return reinterpret_cast<void*>(static_cast<uintptr_t>(address)); }
 
 // False at the end of the stream, which is how a host asks the loop to stop.
 bool read_all(void* data, uint32_t size) {
-  for (uint32_t done = 0, n; size; size -= n, done += n) {
-    const Span span{static_cast<uint8_t*>(data) + done, size};
-    if (fd_read(0, &span, 1, &n) != 0 || n == 0) return false;
-  }
+  for (uint32_t done = 0, n; size; size -= n, done += n)
+    if (!read_some(static_cast<uint8_t*>(data) + done, size, &n)) return false;
   return true;
 }
 
 bool write_all(const void* data, uint32_t size) {
-  for (uint32_t done = 0, n; size; size -= n, done += n) {
-    const Span span{const_cast<uint8_t*>(static_cast<const uint8_t*>(data)) + done, size};
-    if (fd_write(1, &span, 1, &n) != 0 || n == 0) return false;
-  }
+  for (uint32_t done = 0, n; size; size -= n, done += n)
+    if (!write_some(static_cast<const uint8_t*>(data) + done, size, &n)) return false;
   return true;
 }
 
@@ -58,12 +43,6 @@ bool in_heap(const Range* ranges, uint32_t n) {
   for (uint32_t i = 0; i < n; ++i)
     if (ranges[i].address < heap_base() || uint64_t{ranges[i].address} + ranges[i].size > memory_bytes()) return false;
   return true;
-}
-
-bool grow_to(uint32_t wanted) {
-  if (wanted <= memory_bytes()) return true;
-  const uint64_t missing = (wanted - memory_bytes() + kPageBytes - 1) / kPageBytes;
-  return __builtin_wasm_memory_grow(0, static_cast<uint32_t>(missing)) != static_cast<uintptr_t>(-1);
 }
 
 bool respond(Status status) {
@@ -100,7 +79,14 @@ bool serve() {
 
 }  // namespace
 
+#if defined(__wasm__)
 extern "C" __attribute__((export_name("_start"))) void _start() {
   while (serve()) {
   }
 }
+#else
+int main() {
+  while (serve()) {
+  }
+}
+#endif

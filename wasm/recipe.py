@@ -17,6 +17,7 @@ from .opcode_table import DENIED
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND_SOURCE = Path(__file__).resolve().with_name("command.cpp")
+GUEST_WASI = COMMAND_SOURCE.with_name("guest_wasi.h")
 
 # Features are named one by one from the smallest CPU model up, so that a newer compiler's idea of a
 # "generic" machine cannot add instructions that an older engine lacks.
@@ -66,6 +67,12 @@ def ziglang_version() -> str:
         ) from None
 
 
+def header_digests(include: Path) -> list[tuple[str, str]]:
+    """(path below ``include``, SHA-256) of every C++ file there."""
+    headers = sorted(p for p in include.rglob("*") if p.suffix in (".h", ".hpp", ".inc", ".cpp"))
+    return [(str(p.relative_to(include)), hashlib.sha256(p.read_bytes()).hexdigest()) for p in headers]
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Everything that decides a module's bytes. The defaults build the project's own modules."""
@@ -84,13 +91,12 @@ class Recipe:
 
     def digest(self) -> str:
         """SHA-256 over sources, flags, compiler version and what the opcode gate denies."""
-        headers = sorted(p for p in self.include.rglob("*") if p.suffix in (".h", ".hpp", ".inc", ".cpp"))
         parts: list[object] = [
             ziglang_version(),
             [(t.name, t.compile_flags, t.link_flags(False), t.link_flags(True)) for t in TARGETS],
             sorted(self.sources().items()),
-            [(str(p.relative_to(self.include)), hashlib.sha256(p.read_bytes()).hexdigest()) for p in headers],
-            COMMAND_SOURCE.read_text(),
+            header_digests(self.include),
+            [path.read_text() for path in (COMMAND_SOURCE, GUEST_WASI)],
             sorted(DENIED),
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -25,11 +25,12 @@ class Backend(Protocol):
 
 @dataclass(frozen=True)
 class BackendStatus:
-    """Whether a backend can run here, and why not."""
+    """Whether a backend can run here, and why not. A ``slow`` one is run only when it is asked for."""
 
     name: str
     available: bool
     reason: str
+    slow: bool = False
 
 
 class NumpyBackend:
@@ -53,10 +54,10 @@ class _Candidate:
 @lru_cache(maxsize=1)
 def _candidates() -> dict[str, _Candidate]:
     """Every backend that this project knows, probed once per process."""
-    from tq_core.kernels import native, wasm
+    from tq_core.kernels import native, qemu, wasm
 
     found = [_Candidate(BackendStatus("numpy", True, f"the reference, {len(KERNELS)} kernels"), NumpyBackend)]
-    for module in (native, wasm):
+    for module in (native, wasm, qemu):
         found += [_Candidate(status, make) for status, make in module.candidates()]
     return {c.status.name: c for c in found}
 
@@ -66,9 +67,9 @@ def backend_statuses() -> list[BackendStatus]:
     return [c.status for c in _candidates().values()]
 
 
-def available_backends() -> list[str]:
-    """Names of the backends that run here."""
-    return [c.status.name for c in _candidates().values() if c.status.available]
+def available_backends(slow: bool = False) -> list[str]:
+    """Names of the backends that run here; the slow ones, which come last, on request."""
+    return [s.name for s in backend_statuses() if s.available and (slow or not s.slow)]
 
 
 @lru_cache(maxsize=None)

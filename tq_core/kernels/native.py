@@ -1,4 +1,8 @@
-"""Native backends: the kernels of cpp/tq compiled in this process by Cling, one per instruction set."""
+"""Native backends: the kernels of cpp/tq compiled in this process by Cling, one per instruction set.
+
+On x86-64 the targets are below. On aarch64 there is NEON, which every such processor has; that machine
+was not at hand, so what is tested of NEON is the same header cross-built and run by qemu.py.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +21,16 @@ from tq_core.kernels.backend import Backend, BackendStatus
 from tq_core.kernels.table import KERNELS
 
 # Target namespace -> CPU features it needs, narrowest first.
-TARGETS = {
+TARGETS: dict[str, frozenset[str]] = {
     "scalar": frozenset(),
     "avx2": frozenset({"avx2"}),
     "avxvnni": frozenset({"avx2", "avx_vnni"}),
     "avx512": frozenset({"avx512f", "avx512bw", "avx512vl", "avx512dq"}),
     "avx512vnni": frozenset({"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni"}),
 }
+# Targets of other machines are not listed: no setting or package could make them run here.
+if platform.machine() in ("aarch64", "arm64"):
+    TARGETS["neon"] = frozenset()
 
 
 @lru_cache(maxsize=1)
@@ -61,7 +68,7 @@ def candidates() -> Iterator[tuple[BackendStatus, Callable[[], Backend]]]:
         broken = str(error)
     for target, needs in TARGETS.items():
         missing = sorted(needs - cpu_features())
-        if platform.machine() not in cling.BASELINE and target != "scalar":
+        if platform.machine() not in cling.BASELINE and target not in ("scalar", "neon"):
             reason = f"needs an x86-64 machine, this is {platform.machine()}"
         elif broken:
             reason = broken

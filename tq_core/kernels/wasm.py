@@ -57,29 +57,26 @@ def read_module(target: str, command: bool, folder: Path, kernels: Mapping[str, 
     return data
 
 
-class WasmBackend:
-    """The kernels of ``target`` ("scalar" or "simd128") on ``host``.
+class GuestBackend:
+    """Kernels that run in a guest with a memory of its own; ``load`` starts one.
 
-    Arguments are copied into linear memory and outputs back, so a call costs a copy of its arrays;
-    of a page pool only the pages in use are copied. One instance per thread, made on first use; a
-    thread that ends calls ``discard`` before, or a guest of the SDK lives on until the process ends.
-    ``growth_events`` counts how often a memory was grown.
+    Arguments are copied into the guest's memory and outputs back, so a call costs a copy of its
+    arrays; of a page pool only the pages in use are copied. One instance per thread, made on first
+    use; a thread that ends calls ``discard`` before, or a guest of the SDK lives on until the
+    process ends. ``growth_events`` counts how often a memory was grown.
     """
 
-    def __init__(
-        self, target: str, host: Host, folder: Path | None = None, kernels: Mapping[str, Kernel] = KERNELS
-    ) -> None:
-        self.name = f"wasm-{target}@{host.name}"
+    def __init__(self, name: str, load: Callable[[], Instance]) -> None:
+        self.name = name
         self.growth_events = 0
-        self._host, self._kernels = host, kernels
-        self._module = read_module(target, host.command, folder or module_dir(), kernels)
+        self._load = load
         self._local = threading.local()
 
     def instance(self) -> Instance:
         """This thread's instance; a new one after one that failed."""
         current: Instance | None = getattr(self._local, "instance", None)
         if current is None:
-            current = self._local.instance = self._host.load(self._module, self._kernels, self.name)
+            current = self._local.instance = self._load()
         return current
 
     def discard(self) -> None:
@@ -128,6 +125,17 @@ class WasmBackend:
         found = instance.transact(writes, kernel, (*placement.addresses, *numbers), reads)
         check_guards(kernel, placement, found)
         return found[len(placement.guards) :]
+
+
+class WasmBackend(GuestBackend):
+    """The kernels of ``target`` ("scalar" or "simd128") on ``host``."""
+
+    def __init__(
+        self, target: str, host: Host, folder: Path | None = None, kernels: Mapping[str, Kernel] = KERNELS
+    ) -> None:
+        name = f"wasm-{target}@{host.name}"
+        module = read_module(target, host.command, folder or module_dir(), kernels)
+        super().__init__(name, lambda: host.load(module, kernels, name))
 
 
 @functools.cache

@@ -22,12 +22,10 @@ import threading
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
-import numpy as np
-
 from tq_core.errors import BackendError, KernelError
 from tq_core.kernels.hosts import frames
-from tq_core.kernels.hosts.base import HostStatus, Instance, installed_version
-from tq_core.kernels.hosts.frames import Reads, Writes
+from tq_core.kernels.hosts.base import HostStatus, installed_version
+from tq_core.kernels.hosts.frame_instance import FrameInstance
 from tq_core.kernels.table import Kernel
 
 CALL_SECONDS = 60.0
@@ -93,19 +91,17 @@ def _shared_runtime() -> _Runtime:
         return _runtime
 
 
-class SdkInstance(Instance):
-    """A guest process of the SDK. Any thread may use it, one transaction at a time."""
+class SdkInstance(FrameInstance):
+    """A guest process of the SDK."""
 
     def __init__(self, module: bytes, kernels: Mapping[str, Kernel], label: str, call_seconds: float) -> None:
-        self._runtime, self._lock = _shared_runtime(), threading.Lock()
+        super().__init__("wasmer-sdk", kernels)
+        self._runtime = _shared_runtime()
         self._seconds = call_seconds
-        self._ids = {name: frames.kernel_id(kernel) for name, kernel in kernels.items()}
         self._buffer = bytearray()
-        self._dead = ""
         self._runtime.guests.add(self)
         try:
             self._runtime.run(self._start(module), START_SECONDS)
-            self._memory_bytes = self.heap_base = 0
             self.transact([], None, (), [])
         except BackendError as error:
             self.close()
@@ -124,10 +120,6 @@ class SdkInstance(Instance):
             raise BackendError("wasmer-sdk: expected a guest with both pipes, got one without")
         self._stdin, self._chunks = stdin, stdout.__aiter__()
 
-    @property
-    def memory_bytes(self) -> int:
-        return self._memory_bytes
-
     async def _read(self, nbytes: int) -> bytes:
         while len(self._buffer) < nbytes:
             try:
@@ -143,50 +135,16 @@ class SdkInstance(Instance):
 
     async def _exchange(self, frame: bytes, nbytes: int) -> bytes:
         await self._stdin.write(frame)
-        status, self._memory_bytes, self.heap_base = frames.response_head(
-            await self._read(frames.RESPONSE_BYTES)
-        )
-        if status != "OK":
-            raise BackendError(f"wasmer-sdk: the guest refused the frame: {status}")
+        self._accept(await self._read(frames.RESPONSE_BYTES))
         return await self._read(nbytes)
 
-    def _transact(
-        self, kernel: int, words: np.ndarray, wanted: int, writes: Writes, reads: Reads
-    ) -> list[np.ndarray]:
-        frame = frames.request(kernel, words, wanted, writes, reads)
-        sizes = [nbytes for _, nbytes in reads]
-        with self._lock:
-            if self._dead:
-                raise BackendError(f"wasmer-sdk: the guest is closed: {self._dead}")
-            try:
-                raw = self._runtime.run(self._exchange(frame, sum(sizes)), self._seconds)
-            except BaseException as error:
-                self._dead = str(error) or type(error).__name__
-                if _TRAP in self._dead:
-                    raise KernelError(f"trapped in {self._dead}") from error
-                raise
-        whole, starts = np.frombuffer(raw, np.uint8), np.cumsum([0, *sizes])
-        return [whole[start : start + size] for start, size in zip(starts, sizes, strict=False)]
-
-    def transact(
-        self, writes: Writes, kernel: Kernel | None, values: tuple[int | float, ...], reads: Reads
-    ) -> list[np.ndarray]:
-        if kernel is None:
-            return self._transact(frames.NO_KERNEL, np.zeros(0, "<u4"), 0, writes, reads)
-        words = frames.words_of(kernel, values)
+    def _send(self, frame: bytes, nbytes: int) -> bytes:
         try:
-            return self._transact(self._ids[kernel.name], words, 0, writes, reads)
-        except (BackendError, KernelError) as error:
-            raise type(error)(f"{kernel.name}: {error}") from error
-
-    def grow(self, memory_bytes: int) -> None:
-        if memory_bytes > self._memory_bytes:
-            if memory_bytes >= 2**32:
-                raise BackendError(f"wasmer-sdk: cannot grow the memory to {memory_bytes} bytes")
-            self._transact(frames.NO_KERNEL, np.zeros(0, "<u4"), memory_bytes, [], [])
-
-    def view(self) -> np.ndarray:
-        raise BackendError("wasmer-sdk: the guest's memory is behind a pipe and cannot be viewed; use read()")
+            return self._runtime.run(self._exchange(frame, nbytes), self._seconds)
+        except BackendError as error:
+            if _TRAP in str(error):
+                raise KernelError(f"trapped in {error}") from error
+            raise
 
     def close(self) -> None:
         """End the guest: close its input, which ends its loop, and kill it if that is not enough."""

@@ -17,10 +17,19 @@ from tq_core.kernels.table import KERNELS
 pytestmark = pytest.mark.kernels
 CASES = list(cases())
 CHECKER = ParityChecker()
-BACKENDS = [name for name in available_backends() if name != "numpy"]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+def _backends() -> list:
+    """Every backend that runs here, and the slow ones even where they do not: that must show as a skip."""
+    marks = {s.name: [pytest.mark.slow] if s.slow else [] for s in backend_statuses()}
+    for s in backend_statuses():
+        if s.slow and not s.available:
+            marks[s.name].append(pytest.mark.skip(reason=s.reason))
+    shown = [s.name for s in backend_statuses() if s.name != "numpy" and (s.available or s.slow)]
+    return [pytest.param(name, marks=marks[name]) for name in shown]
+
+
+@pytest.mark.parametrize("backend", _backends())
 @pytest.mark.parametrize("kernel", sorted(KERNELS))
 def test_same_bits(kernel: str, backend: str) -> None:
     mine = [case for case in CASES if case.kernel == kernel]

@@ -38,11 +38,15 @@ def load_cppyy() -> Any:
         try:
             _pin_flags()
         except importlib.metadata.PackageNotFoundError:
-            raise BackendError("cppyy: expected an installed package, got none; `make setup` installs it") from None
+            raise BackendError(
+                "cppyy: expected an installed package, got none; `make setup` installs it"
+            ) from None
     try:
         import cppyy
     except Exception as error:
-        raise BackendError(f"cppyy: expected an import that works, got {type(error).__name__}: {error}") from error
+        raise BackendError(
+            f"cppyy: expected an import that works, got {type(error).__name__}: {error}"
+        ) from error
     return cppyy
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -71,4 +71,4 @@ def candidates() -> Iterator[tuple[BackendStatus, Callable[[], Backend]]]:
         note = reason or f"cppyy, {cling.cling_facts()['compiler']}"
         if not reason and not cling.cling_facts()["baseline"]:
             note += " (host flags: cppyy was imported before the baseline was pinned)"
-        yield BackendStatus(f"native-{target}", not reason, note), lambda target=target: NativeBackend(target)
+        yield BackendStatus(f"native-{target}", not reason, note), partial(NativeBackend, target)

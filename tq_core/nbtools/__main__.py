@@ -90,7 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
     run.add_argument(
         "--write", action="store_true", help="also put the outputs, normalised, into the originals"
     )
-    run.add_argument("--timeout", type=int, default=600, help="seconds that a cell may take")
+    run.add_argument("--timeout", type=int, default=1800, help="seconds that a cell may take")
     run.add_argument("--fast", action="store_true", help=f"reduced sizes (sets {FAST_VARIABLE}=1)")
     normal = commands.add_parser("normalise", help="bring notebooks into their committed form")
     normal.add_argument("paths", nargs="*", type=Path, default=DEFAULT)

@@ -39,7 +39,7 @@ class DialPanel:
         self._bar = bars.patches[0]
         self._bar.set_facecolor("#0072B2")
         self._label = right.text(0, 0, "", va="center")
-        right.set(xlabel="stored bits per channel, scales and headers included", xlim=(0, 34))
+        right.set(xlabel="stored bits per channel", xlim=(0, 34))
         right.grid(axis="y", visible=False)
         self.moving = (self._points, self._bar, self._label)
 

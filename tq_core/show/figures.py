@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from tq_core.show import plates
 
@@ -29,7 +30,7 @@ def lines(
     if log_x:
         axes.set_xscale("log", base=2)
     axes.set_xticks(list(x), [f"{v:g}" for v in x])
-    axes.minorticks_off()
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.legend(frameon=False)
     return figure
 
@@ -60,29 +61,15 @@ def scatter(x: np.ndarray, series: Mapping[str, np.ndarray], xlabel: str, ylabel
     return figure
 
 
-def bars(
-    names: Sequence[str], values: Sequence[float], xlabel: str, title: str = "", log: bool = False
-) -> Figure:
+def bars(names: Sequence[str], values: Sequence[float], xlabel: str) -> Figure:
     """Horizontal bars, the first name on top, each with its number."""
     figure, (axes,) = plates.plate(6.8, 0.75 + 0.3 * len(names))
     positions = np.arange(len(names))[::-1]
     axes.barh(positions, values, color="#5b9bd5", edgecolor="#1f4e79")
     axes.set_yticks(positions, names)
-    axes.set(xlabel=xlabel, title=title)
-    if log:
-        axes.set_xscale("log")
+    axes.set(xlabel=xlabel)
     for at, value in zip(positions, values, strict=True):
-        axes.annotate(f" {value:.3g}", (value, at), va="center")
+        axes.annotate(f" {value:.4g}", (value, at), va="center")
     axes.margins(x=0.15)
     axes.grid(axis="y", visible=False)
-    return figure
-
-
-def heat(matrix: np.ndarray, xlabel: str, ylabel: str, title: str, label: str) -> Figure:
-    """A matrix as grey levels with its scale (dark is large)."""
-    figure, (axes,) = plates.plate(6.4, 3.2)
-    image = axes.imshow(matrix, cmap="Greys", aspect="auto", interpolation="nearest")
-    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
-    axes.grid(visible=False)
-    figure.colorbar(image, ax=axes, label=label)
     return figure

@@ -12,7 +12,8 @@
 #undef TQ_TARGET
 
 #if defined(__x86_64__)
-#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
+#define TQ_NATIVE_HALF
+#pragma clang attribute push(__attribute__((target("avx2,f16c"))), apply_to = function)
 #define TQ_TARGET avx2
 #include "simd/wide.h"
 #include "simd/avx2.h"
@@ -38,6 +39,7 @@
 #include "kernels/all.h"
 #undef TQ_TARGET
 #pragma clang attribute pop
+#undef TQ_NATIVE_HALF
 #endif
 
 #if defined(__wasm_simd128__)

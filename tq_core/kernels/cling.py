@@ -11,6 +11,7 @@ import importlib.metadata
 import os
 import platform
 import sys
+import zlib
 from functools import lru_cache
 from typing import Any
 
@@ -25,8 +26,9 @@ def _pin_flags() -> None:
     march = BASELINE.get(platform.machine())
     flags = f"{CLING_FLAGS} -march={march}" if march else CLING_FLAGS
     version = importlib.metadata.version("cppyy")
-    python = f"{sys.version_info.major}{sys.version_info.minor}"
-    name = f"cling-{version}-py{python}-{march or platform.machine()}.pch"
+    # One file per environment: installing cppyy in another one may change the headers under a shared file.
+    place = f"{zlib.crc32(sys.prefix.encode()):08x}"
+    name = f"cling-{version}-{place}-{march or platform.machine()}.pch"
     os.environ["EXTRA_CLING_ARGS"] = flags
     os.environ["CLING_STANDARD_PCH"] = str(cache_dir() / name)
 

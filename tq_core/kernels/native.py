@@ -19,7 +19,7 @@ from tq_core.kernels.table import KERNELS
 # Target namespace -> CPU features it needs, narrowest first.
 TARGETS = {
     "scalar": frozenset(),
-    "avx2": frozenset({"avx2"}),
+    "avx2": frozenset({"avx2", "f16c"}),
     "avx512": frozenset({"avx512f", "avx512bw", "avx512vl", "avx512dq"}),
     "avx512vnni": frozenset({"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni"}),
 }

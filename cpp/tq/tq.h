@@ -12,7 +12,8 @@
 #undef TQ_TARGET
 
 #if defined(__x86_64__)
-#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
+#define TQ_NATIVE_HALF
+#pragma clang attribute push(__attribute__((target("avx2,f16c"))), apply_to = function)
 #define TQ_TARGET avx2
 #include "simd/wide.h"
 #include "simd/avx2.h"
@@ -21,7 +22,7 @@
 #undef TQ_TARGET
 #pragma clang attribute pop
 
-#pragma clang attribute push(__attribute__((target("avx2,avxvnni"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2,f16c,avxvnni"))), apply_to = function)
 #define TQ_TARGET avxvnni
 #include "simd/wide.h"
 #include "simd/avx2.h"
@@ -49,6 +50,7 @@
 #include "kernels/all.h"
 #undef TQ_TARGET
 #pragma clang attribute pop
+#undef TQ_NATIVE_HALF
 #endif
 
 #if defined(__aarch64__)

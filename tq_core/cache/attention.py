@@ -45,8 +45,9 @@ class SoftmaxStates:
         """Packed tokens: in one pass where the pair of codecs has a fused step, else scores, softmax, sums."""
         if n_tokens == 0:
             return
-        if turbo_step.can_fuse(keys, values):
-            self._add(*turbo_step.attend(self._backend, keys, values, self._queries, self._scale, pages, n_tokens))  # type: ignore[arg-type]
+        pair = turbo_step.fusable(keys, values)
+        if pair is not None:
+            self._add(*turbo_step.attend(self._backend, *pair, self._queries, self._scale, pages, n_tokens))
             return
         scores = np.empty((len(self._queries), n_tokens), np.float32)
         keys.scores(self._backend, self._queries, self._scale, pages, n_tokens, scores, 0)
@@ -65,7 +66,9 @@ class SoftmaxStates:
     @property
     def nbytes(self) -> int:
         """Bytes of the states and of the largest workspace."""
-        return self._workspace + sum(a.nbytes for part in (self._peaks, self._totals, self._outs) for a in part)
+        return self._workspace + sum(
+            a.nbytes for part in (self._peaks, self._totals, self._outs) for a in part
+        )
 
     def merged(self) -> F32:
         """The attention output (n_query_heads, head_dim); zeros when no part holds a token."""

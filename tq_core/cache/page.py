@@ -41,14 +41,18 @@ class PageHeader:
         """The header as 64 bytes."""
         bits = (round(self.head_dim * self.key_bits), round(self.head_dim * self.value_bits))
         fixed = (MAGIC, VERSION, self.layer, self.index, self.used, self.page_tokens, self.first_position)
-        return _FORMAT.pack(*fixed, self.n_kv_heads, self.head_dim, *bits, self.arm_digest).ljust(HEADER_BYTES, b"\0")
+        return _FORMAT.pack(*fixed, self.n_kv_heads, self.head_dim, *bits, self.arm_digest).ljust(
+            HEADER_BYTES, b"\0"
+        )
 
 
 def read_header(page: npt.NDArray[np.uint8]) -> PageHeader:
     """Parse a page's header. Raises PageError when it is short, of another kind or of another version."""
     check(page.size >= HEADER_BYTES, "page", f"at least {HEADER_BYTES} bytes", page.size, PageError)
     raw = page[:HEADER_BYTES].tobytes()
-    magic, version, layer, index, used, tokens, first, heads, dim, kb, vb, digest = _FORMAT.unpack(raw[: _FORMAT.size])
+    magic, version, layer, index, used, tokens, first, heads, dim, kb, vb, digest = _FORMAT.unpack(
+        raw[: _FORMAT.size]
+    )
     check(magic == MAGIC, "page magic", repr(MAGIC), repr(magic), PageError)
     check(version == VERSION, "page version", str(VERSION), version, PageError)
     check(used <= tokens, "page tokens used", f"at most {tokens}", used, PageError)

@@ -38,7 +38,13 @@ def check_tokens(name: str, x: object, n_tokens: int | None, heads: int, head_di
         got = f"{x[token, head, channel]} at token {token}, head {head}, channel {channel}"
         raise ValueRangeError(f"{name}: expected finite values, got {got}")
     most = float(norms.max(initial=0.0))
-    check(most <= HALF_MAX, name, f"vectors of norm at most {HALF_MAX:.0f}, the float16 range", most, ValueRangeError)
+    check(
+        most <= HALF_MAX,
+        name,
+        f"vectors of norm at most {HALF_MAX:.0f}, the float16 range",
+        most,
+        ValueRangeError,
+    )
 
 
 class PagedCache:
@@ -49,17 +55,33 @@ class PagedCache:
     ``attend`` is all that a model needs.
     """
 
-    def __init__(self, shape: ModelShape, arm: Arm, backend: Backend | None = None, reserve_tokens: int = 0) -> None:
+    def __init__(
+        self, shape: ModelShape, arm: Arm, backend: Backend | None = None, reserve_tokens: int = 0
+    ) -> None:
         check(isinstance(shape, ModelShape), "shape", "a ModelShape", repr(shape), DTypeError)
         check(isinstance(arm, Arm), "arm", "an Arm, as get_arm returns", repr(arm), DTypeError)
-        check(backend is None or hasattr(backend, "call"), "backend", "a Backend, as get_backend returns", repr(backend), DTypeError)
+        check(
+            backend is None or hasattr(backend, "call"),
+            "backend",
+            "a Backend, as get_backend returns",
+            repr(backend),
+            DTypeError,
+        )
         whole = isinstance(reserve_tokens, (int, np.integer)) and not isinstance(reserve_tokens, bool)
-        check(whole and reserve_tokens >= 0, "reserve_tokens", "a count of tokens, 0 or more", repr(reserve_tokens), ValueRangeError)
+        check(
+            whole and reserve_tokens >= 0,
+            "reserve_tokens",
+            "a count of tokens, 0 or more",
+            repr(reserve_tokens),
+            ValueRangeError,
+        )
         for codec in (arm.key_codec, arm.value_codec):
             codec.check(shape.head_dim)
         self.shape, self.arm = shape, arm
         self.backend = backend or get_backend()
-        everything = reserve_tokens if arm.window is None else min(reserve_tokens, arm.window + 2 * arm.flush_tokens)
+        everything = (
+            reserve_tokens if arm.window is None else min(reserve_tokens, arm.window + 2 * arm.flush_tokens)
+        )
         half = (HalfKeys(), HalfValues(), self.backend, arm.digest)
         self._recent = PageStore(shape, *half, everything)
         self._sinks = PageStore(shape, *half, min(arm.sinks, reserve_tokens))
@@ -154,13 +176,17 @@ class PagedCache:
         codec = self.arm.key_codec
         codec.scores(self.backend, query, self._scale, self._packed.pages(layer), packed, out, sinks)
         first = self._recent.first[layer]
-        half.scores(self.backend, query, self._scale, self._recent.pages(layer), recent, out, sinks + packed, first)
+        half.scores(
+            self.backend, query, self._scale, self._recent.pages(layer), recent, out, sinks + packed, first
+        )
         return out
 
     def _attend_one(self, layer: int, query: F32) -> F32:
         states = SoftmaxStates(self.backend, query, self._scale)
         states.add_half(self._sinks.pages(layer), self._sinks.count(layer), 0)
-        states.add_packed(self.arm.key_codec, self.arm.value_codec, self._packed.pages(layer), self._packed.count(layer))
+        states.add_packed(
+            self.arm.key_codec, self.arm.value_codec, self._packed.pages(layer), self._packed.count(layer)
+        )
         states.add_half(self._recent.pages(layer), self._recent.count(layer), self._recent.first[layer])
         self._scratch_bytes = max(self._scratch_bytes, states.nbytes)
         return states.merged()
@@ -168,7 +194,9 @@ class PagedCache:
     def buffers(self) -> dict[str, int]:
         """Bytes of every buffer that the cache holds, asked of the arrays themselves."""
         sizes = {f"{name}_pool": store.pool.buffer.nbytes for name, store in self.stores.items()}
-        tables = {f"{name}_tables": sum(t.nbytes for t in store.tables) for name, store in self.stores.items()}
+        tables = {
+            f"{name}_tables": sum(t.nbytes for t in store.tables) for name, store in self.stores.items()
+        }
         return {**sizes, **tables, "scratch": self._scratch_bytes, "fixed_tables": self._fixed_bytes()}
 
     def _fixed_bytes(self) -> int:
@@ -178,8 +206,14 @@ class PagedCache:
         """Where the bytes are; ``total`` equals the sum of ``buffers()``."""
         shape, packed = self.shape, self._packed
         layout, used = packed.layout, packed.pool.in_use
-        halves = {name: s.pool.in_use * s.layout.page_bytes for name, s in (("recent", self._recent), ("sinks", self._sinks))}
-        idle = sum((s.pool.capacity - s.pool.in_use) * s.layout.page_bytes for s in (self._sinks, packed, self._recent))
+        halves = {
+            name: s.pool.in_use * s.layout.page_bytes
+            for name, s in (("recent", self._recent), ("sinks", self._sinks))
+        }
+        idle = sum(
+            (s.pool.capacity - s.pool.in_use) * s.layout.page_bytes
+            for s in (self._sinks, packed, self._recent)
+        )
         tables = sum(t.nbytes for s in (self._sinks, packed, self._recent) for t in s.tables)
         channels = 2 * shape.n_kv_heads * shape.head_dim
         compressed = self.arm.window is not None
@@ -188,7 +222,9 @@ class PagedCache:
         total = sum(self.buffers().values())
         n_tokens = self.length
         return Ledger(
-            payload={name: used * shape.n_kv_heads * nbytes for name, nbytes in layout.streams} if compressed else {},
+            payload={name: used * shape.n_kv_heads * nbytes for name, nbytes in layout.streams}
+            if compressed
+            else {},
             headers=used * HEADER_BYTES,
             padding=used * (layout.page_bytes - HEADER_BYTES - layout.payload_bytes),
             idle=idle,

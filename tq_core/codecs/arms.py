@@ -47,9 +47,21 @@ class Arm:
             ok = count or (value is None and label == "window" and not coded)
             check(ok, label, "a count of tokens, 0 or more", repr(value), CodecError)
         pages = (self.key_codec.page_tokens, self.value_codec.page_tokens)
-        check(pages[0] == pages[1], "value_codec", f"pages of {pages[0]} tokens as the key codec", pages[1], CodecError)
+        check(
+            pages[0] == pages[1],
+            "value_codec",
+            f"pages of {pages[0]} tokens as the key codec",
+            pages[1],
+            CodecError,
+        )
         whole = all(self.flush_tokens % c.flush_tokens == 0 for c in (self.key_codec, self.value_codec))
-        check(whole and pages[0] % self.flush_tokens == 0, "flush_tokens", "groups that divide each other", self.flush_tokens, CodecError)
+        check(
+            whole and pages[0] % self.flush_tokens == 0,
+            "flush_tokens",
+            "groups that divide each other",
+            self.flush_tokens,
+            CodecError,
+        )
 
     @property
     def flush_tokens(self) -> int:
@@ -100,7 +112,9 @@ def _structured_turbo(
     rules = tuple(NormMode.__members__)
     key_rule, value_rule = _one_of("key_norm", key_norm, rules), _one_of("value_norm", value_norm, rules)
     keys = TurboKeys(_one_of("key_bits", key_bits, RATES), int(seed), key_rule, arithmetic)
-    values = TurboValues(_one_of("value_bits", value_bits, RATES), (int(seed) + 1) % 2**64, value_rule, arithmetic)
+    values = TurboValues(
+        _one_of("value_bits", value_bits, RATES), (int(seed) + 1) % 2**64, value_rule, arithmetic
+    )
     return Arm("structured-turbo", keys, values, window, sinks)
 
 
@@ -130,5 +144,7 @@ def get_arm(name: str, **options: Any) -> Arm:
     factory = _ARMS.get(name)
     known = factory.__code__.co_varnames[: factory.__code__.co_argcount]  # type: ignore[attr-defined]
     unknown = sorted(set(options) - set(known))
-    check(not unknown, "options", f"some of {', '.join(known)} for arm {name}", ", ".join(unknown), CodecError)
+    check(
+        not unknown, "options", f"some of {', '.join(known)} for arm {name}", ", ".join(unknown), CodecError
+    )
     return factory(**options)

@@ -44,12 +44,13 @@ class Pages:
         """(pages, n_kv_heads, bytes) copy of one stream over the pages that hold the first ``count`` slots."""
         layout = self.layout
         n_pages = -(-count // layout.page_tokens)
-        pages = self.pool[: self.pool.size // layout.page_bytes * layout.page_bytes].reshape(-1, layout.page_bytes)
+        pages = self.pool[: self.pool.size // layout.page_bytes * layout.page_bytes].reshape(
+            -1, layout.page_bytes
+        )
         heads = pages[self.table[:n_pages], layout.page_bytes - layout.n_kv_heads * layout.head_bytes :]
         heads = heads.reshape(n_pages, layout.n_kv_heads, layout.head_bytes)
         start = layout.offsets[stream]
         return heads[:, :, start : start + dict(layout.streams)[stream]]
-
 
     def runs(self, n_tokens: int, n_pages: int) -> Iterator[tuple[int, int, Pages]]:
         """(first token, tokens, pages) of runs of at most ``n_pages`` pages over the first ``n_tokens`` slots."""
@@ -109,7 +110,9 @@ class KeyCodec(Codec, Protocol):
 class ValueCodec(Codec, Protocol):
     """A codec that sums its codes under weights."""
 
-    def weighted_sum(self, backend: Backend, weights: F32, pages: Pages, n_tokens: int, offset: int, out: F32) -> None:
+    def weighted_sum(
+        self, backend: Backend, weights: F32, pages: Pages, n_tokens: int, offset: int, out: F32
+    ) -> None:
         """Add sum_t weights[:, offset + t] * value_t to out (n_query_heads, head_dim)."""
 
 

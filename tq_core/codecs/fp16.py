@@ -80,7 +80,14 @@ class HalfValues(_HalfRows):
     _side = "value"
 
     def weighted_sum(
-        self, backend: Backend, weights: F32, pages: Pages, n_tokens: int, offset: int, out: F32, first: int = 0
+        self,
+        backend: Backend,
+        weights: F32,
+        pages: Pages,
+        n_tokens: int,
+        offset: int,
+        out: F32,
+        first: int = 0,
     ) -> None:
         backend.call(
             "sum_f16", weights=weights, pages=pages.table, layout=pages.layout.words, pool=pages.pool, out=out,

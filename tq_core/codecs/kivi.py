@@ -61,9 +61,22 @@ class _Kivi:
     def streams(self, head_dim: int) -> Streams:
         codes = tiles.tile_bytes(self._widths(head_dim)) * (self.page_tokens // tiles.TILE_TOKENS)
         affine = 2 * int(np.prod(self._affine_shape(head_dim)))
-        return ((f"{self._side}_steps", affine), (f"{self._side}_minima", affine), (f"{self._side}_codes", codes))
+        return (
+            (f"{self._side}_steps", affine),
+            (f"{self._side}_minima", affine),
+            (f"{self._side}_codes", codes),
+        )
 
-    def _write(self, pages: Pages, page: int, head: int, first: int, codes: np.ndarray, step: np.ndarray, low: np.ndarray) -> None:
+    def _write(
+        self,
+        pages: Pages,
+        page: int,
+        head: int,
+        first: int,
+        codes: np.ndarray,
+        step: np.ndarray,
+        low: np.ndarray,
+    ) -> None:
         """Store one tile of 32 tokens, at tile ``first`` of the page."""
         view = lambda stream: pages.layout.view(pages.pool, page, head, f"{self._side}_{stream}")  # noqa: E731
         packed = tiles.pack_stream(codes, self._widths(codes.shape[-1]), self._side == "key")
@@ -84,7 +97,9 @@ class _Kivi:
     def _quantize(self, group: F32) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         raise NotImplementedError
 
-    def _unpack(self, pages: Pages, n_tokens: int, head_dim: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _unpack(
+        self, pages: Pages, n_tokens: int, head_dim: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Codes (heads, pages * page_tokens, head_dim) uint8; steps and minima (heads, pages, ...) float32."""
         codes = pages.stack(f"{self._side}_codes", n_tokens)
         n_pages, heads = codes.shape[:2]
@@ -115,7 +130,9 @@ class KiviKeys(_Kivi):
         self, backend: Backend, queries: F32, scale: float, pages: Pages, n_tokens: int, out: F32, offset: int
     ) -> None:
         for start, count, run in pages.runs(n_tokens, RUN_PAGES):
-            out[:, offset + start : offset + start + count] = self._logits(queries, run, count) * np.float32(scale)
+            out[:, offset + start : offset + start + count] = self._logits(queries, run, count) * np.float32(
+                scale
+            )
 
     def _logits(self, queries: F32, pages: Pages, n_tokens: int) -> F32:
         heads, d = pages.layout.n_kv_heads, queries.shape[-1]
@@ -131,7 +148,9 @@ class KiviKeys(_Kivi):
         codes, step, low = self._unpack(pages, n_tokens, head_dim)
         heads = len(codes)
         grouped = codes.reshape(heads, -1, GROUP_TOKENS, head_dim)
-        x = dequantize_groups(grouped, step.reshape(heads, -1, 1, head_dim), low.reshape(heads, -1, 1, head_dim))
+        x = dequantize_groups(
+            grouped, step.reshape(heads, -1, 1, head_dim), low.reshape(heads, -1, 1, head_dim)
+        )
         return np.ascontiguousarray(np.swapaxes(x.reshape(heads, -1, head_dim)[:, :n_tokens], 0, 1))
 
 
@@ -150,7 +169,9 @@ class KiviValues(_Kivi):
         codes, step, low = quantize_groups(group.reshape(len(group), -1, per), self.bits, axis=2)
         return codes.reshape(group.shape), step, low
 
-    def weighted_sum(self, backend: Backend, weights: F32, pages: Pages, n_tokens: int, offset: int, out: F32) -> None:
+    def weighted_sum(
+        self, backend: Backend, weights: F32, pages: Pages, n_tokens: int, offset: int, out: F32
+    ) -> None:
         for start, count, run in pages.runs(n_tokens, RUN_PAGES):
             out += self._sum(weights[:, offset + start : offset + start + count], run, count, out.shape[-1])
 
@@ -161,7 +182,9 @@ class KiviValues(_Kivi):
         step, low = step.reshape(heads, tokens, -1), low.reshape(heads, tokens, -1)
         w = np.zeros((heads, len(weights) // heads, tokens), np.float32)
         w[:, :, :n_tokens] = weights.reshape(heads, -1, n_tokens)
-        scaled = w[:, :, None, :] * np.swapaxes(step, 1, 2)[:, None]  # KV head, query head, channel group, token
+        scaled = (
+            w[:, :, None, :] * np.swapaxes(step, 1, 2)[:, None]
+        )  # KV head, query head, channel group, token
         grouped = codes.reshape(heads, tokens, d // per, per).astype(np.float32)
         total = np.einsum("hqgt,htgc->hqgc", scaled, grouped, optimize=True)
         total = total + np.matmul(w, low)[..., None]

@@ -22,7 +22,9 @@ class Registry(Generic[T]):
     def register(self, name: str, factory: Callable[..., T]) -> None:
         """Add a factory. Raises CodecError when the name is taken or the registry is frozen."""
         if self._frozen:
-            raise CodecError(f"{self._kind}: expected an open registry, got a frozen one (registering {name!r})")
+            raise CodecError(
+                f"{self._kind}: expected an open registry, got a frozen one (registering {name!r})"
+            )
         if name in self._factories:
             raise CodecError(f"{self._kind}: expected a new name, got {name!r}, which is registered")
         self._factories[name] = factory
@@ -40,5 +42,7 @@ class Registry(Generic[T]):
         if not isinstance(name, str) or name not in self._factories:
             near = difflib.get_close_matches(str(name), self._factories, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise CodecError(f"{self._kind}: expected one of {', '.join(self._factories)}, got {name!r}{hint}")
+            raise CodecError(
+                f"{self._kind}: expected one of {', '.join(self._factories)}, got {name!r}{hint}"
+            )
         return self._factories[name]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tq_core.codecs.base import F32, Pages
+from tq_core.codecs.base import F32, KeyCodec, Pages, ValueCodec
 from tq_core.codecs.turboquant import TurboKeys, TurboValues
 from tq_core.kernels.backend import Backend
 from tq_core.math.books import load_books, widths_for
@@ -17,14 +17,21 @@ from tq_core.math.quantize import QUERY_MAX, SMALL_MAX
 CHUNK_PAGES = 32
 
 
-def can_fuse(keys: object, values: object) -> bool:
-    """Whether a pair of codecs has a fused step: structured TurboQuant on both sides, integer arithmetic."""
-    pair = isinstance(keys, TurboKeys) and isinstance(values, TurboValues)
-    return pair and keys.arithmetic == values.arithmetic and keys.arithmetic != "f32"  # type: ignore[attr-defined]
+def fusable(keys: KeyCodec, values: ValueCodec) -> tuple[TurboKeys, TurboValues] | None:
+    """The pair when it has a fused step: structured TurboQuant on both sides with the same integer arithmetic."""
+    if not (isinstance(keys, TurboKeys) and isinstance(values, TurboValues)):
+        return None
+    return (keys, values) if keys.arithmetic == values.arithmetic != "f32" else None
 
 
 def attend(
-    backend: Backend, keys: TurboKeys, values: TurboValues, queries: F32, scale: float, pages: Pages, n_tokens: int
+    backend: Backend,
+    keys: TurboKeys,
+    values: TurboValues,
+    queries: F32,
+    scale: float,
+    pages: Pages,
+    n_tokens: int,
 ) -> tuple[F32, F32, F32]:
     """Softmax states over slots 0..n_tokens-1: peaks (c, n_query_heads), totals, outs (c, n_query_heads, head_dim)."""
     heads, d = queries.shape

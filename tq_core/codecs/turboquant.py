@@ -63,8 +63,16 @@ class _Turbo:
 
     def __post_init__(self) -> None:
         check(self.bits in RATES, "bits", f"one of {RATES}", self.bits, CodecError)
-        check(self.norm in tuple(NormMode.__members__), "norm", f"one of {tuple(NormMode.__members__)}", self.norm, CodecError)
-        check(self.arithmetic in ARITHMETIC, "arithmetic", f"one of {ARITHMETIC}", self.arithmetic, CodecError)
+        check(
+            self.norm in tuple(NormMode.__members__),
+            "norm",
+            f"one of {tuple(NormMode.__members__)}",
+            self.norm,
+            CodecError,
+        )
+        check(
+            self.arithmetic in ARITHMETIC, "arithmetic", f"one of {ARITHMETIC}", self.arithmetic, CodecError
+        )
         check_seed(self.seed)
 
     def check(self, head_dim: int) -> None:
@@ -86,7 +94,13 @@ class _Turbo:
         rotation = _rotation(x.shape[-1], self.seed)
         y = np.empty_like(x)
         backend.call(
-            "rotate", x=x, signs=rotation.signs, hadamard=rotation.hadamard, y=y, inverse=int(inverse), scale=rotation.unit
+            "rotate",
+            x=x,
+            signs=rotation.signs,
+            hadamard=rotation.hadamard,
+            y=y,
+            inverse=int(inverse),
+            scale=rotation.unit,
         )
         return y
 
@@ -101,9 +115,14 @@ class _Turbo:
     def decode(self, pages: Pages, n_tokens: int, head_dim: int) -> F32:
         widths, heads = widths_for(self.bits, head_dim), pages.layout.n_kv_heads
         out = np.empty((n_tokens, heads, head_dim), np.float32)
-        codes, scales = pages.stack(f"{self._side}_codes", n_tokens), pages.stack(f"{self._side}_scales", n_tokens)
+        codes, scales = (
+            pages.stack(f"{self._side}_codes", n_tokens),
+            pages.stack(f"{self._side}_scales", n_tokens),
+        )
         for head in range(heads):
-            flat = tiles.unpack_stream(np.ascontiguousarray(codes[:, head]).reshape(-1), widths, self._side == "key")
+            flat = tiles.unpack_stream(
+                np.ascontiguousarray(codes[:, head]).reshape(-1), widths, self._side == "key"
+            )
             scale = np.ascontiguousarray(scales[:, head]).view(np.float16).reshape(-1, 1).astype(np.float32)
             rotated = scale * centroid_values(flat, widths, load_books())
             out[:, head] = _rotation(head_dim, self.seed).inverse(rotated[:n_tokens])
@@ -147,7 +166,9 @@ class TurboValues(_Turbo):
     norm: str = "min_mse"
     _side = "value"
 
-    def weighted_sum(self, backend: Backend, weights: F32, pages: Pages, n_tokens: int, offset: int, out: F32) -> None:
+    def weighted_sum(
+        self, backend: Backend, weights: F32, pages: Pages, n_tokens: int, offset: int, out: F32
+    ) -> None:
         if n_tokens == 0:
             return
         rotated = np.zeros_like(out)

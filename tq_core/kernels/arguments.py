@@ -60,14 +60,22 @@ def _check_overlap(kernel: Kernel, arrays: tuple[np.ndarray, ...]) -> None:
             continue
         for j, other in enumerate(arrays):
             if i != j and np.may_share_memory(out, other):
-                raise KernelError(f"{kernel.name}: {arg.name}: expected its own memory, got an overlap with {kernel.args[j].name}")
+                raise KernelError(
+                    f"{kernel.name}: {arg.name}: expected its own memory, got an overlap with {kernel.args[j].name}"
+                )
 
 
 def _stream_bytes(
     kernel: Kernel, named: Mapping[str, Any], page_tokens: int, sizes: Mapping[str, int]
 ) -> Iterator[tuple[str, int]]:
     """(layout entry, bytes) of the streams that a paged kernel touches in each head's block."""
-    sides = ("key", "value") if kernel.name.startswith("attend") else ("key",) if "key" in kernel.name or kernel.name == "score_f16" else ("value",)
+    sides = (
+        ("key", "value")
+        if kernel.name.startswith("attend")
+        else ("key",)
+        if "key" in kernel.name or kernel.name == "score_f16"
+        else ("value",)
+    )
     for side in sides:
         widths = named.get("widths", named.get(f"{side}_widths"))
         if widths is None:
@@ -82,46 +90,111 @@ def _check_pages(kernel: Kernel, named: Mapping[str, Any], sizes: Mapping[str, i
     layout = dict(zip(LAYOUT, (int(v) for v in named["layout"])))
     page_tokens, page_bytes = layout["page_tokens"], layout["page_bytes"]
     ok = 0 < page_tokens <= PAGE_TOKENS_MAX and page_tokens % TILE_TOKENS == 0
-    check(ok, "layout.page_tokens", f"a multiple of {TILE_TOKENS} up to {PAGE_TOKENS_MAX}", page_tokens, KernelError)
-    check(page_bytes > 0 and page_bytes % 4 == 0, "layout.page_bytes", "a positive multiple of 4", page_bytes, KernelError)
+    check(
+        ok,
+        "layout.page_tokens",
+        f"a multiple of {TILE_TOKENS} up to {PAGE_TOKENS_MAX}",
+        page_tokens,
+        KernelError,
+    )
+    check(
+        page_bytes > 0 and page_bytes % 4 == 0,
+        "layout.page_bytes",
+        "a positive multiple of 4",
+        page_bytes,
+        KernelError,
+    )
     pages = named["pages"]
     limit = sizes["b"] // page_bytes
     if pages.size and int(pages.max()) >= limit:
-        raise KernelError(f"{kernel.name}: pages: expected page indices below {limit} (the pool), got {int(pages.max())}")
+        raise KernelError(
+            f"{kernel.name}: pages: expected page indices below {limit} (the pool), got {int(pages.max())}"
+        )
     heads = sizes["h"] if "h" in sizes else int(named["n_kv_heads"])
     first = int(named.get("first", 0))
     count = sizes["n"] if "n" in sizes else int(named["n_tokens"])
-    check(first + count <= len(pages) * page_tokens, "n_tokens", f"at most {len(pages) * page_tokens} slots in {len(pages)} pages", first + count, KernelError)
+    check(
+        first + count <= len(pages) * page_tokens,
+        "n_tokens",
+        f"at most {len(pages) * page_tokens} slots in {len(pages)} pages",
+        first + count,
+        KernelError,
+    )
     for name, nbytes in _stream_bytes(kernel, named, page_tokens, sizes):
         end = layout[name] + nbytes
         ok = layout[name] % 2 == 0 and end <= layout["head_bytes"]
-        check(ok, f"layout.{name}", f"an even offset with {nbytes} bytes inside head_bytes={layout['head_bytes']}", layout[name], KernelError)
+        check(
+            ok,
+            f"layout.{name}",
+            f"an even offset with {nbytes} bytes inside head_bytes={layout['head_bytes']}",
+            layout[name],
+            KernelError,
+        )
     end = layout["header_bytes"] + heads * layout["head_bytes"]
-    check(end <= page_bytes, "layout.page_bytes", f"room for the header and {heads} KV heads, {end} bytes", page_bytes, KernelError)
+    check(
+        end <= page_bytes,
+        "layout.page_bytes",
+        f"room for the header and {heads} KV heads, {end} bytes",
+        page_bytes,
+        KernelError,
+    )
     if "q" in sizes:
-        check(heads > 0 and sizes["q"] % heads == 0, "n_kv_heads", f"a divisor of {sizes['q']} query heads", heads)
+        check(
+            heads > 0 and sizes["q"] % heads == 0,
+            "n_kv_heads",
+            f"a divisor of {sizes['q']} query heads",
+            heads,
+        )
     if "s" in sizes:
         offset = int(named["offset"])
-        check(offset + count <= sizes["s"], "offset", f"offset + n_tokens at most {sizes['s']} columns", offset + count, KernelError)
+        check(
+            offset + count <= sizes["s"],
+            "offset",
+            f"offset + n_tokens at most {sizes['s']} columns",
+            offset + count,
+            KernelError,
+        )
 
 
 def _check_extents(kernel: Kernel, named: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
     d = sizes.get("d")
     if d is not None:
-        check(d % HEAD_DIM_STEP == 0 and d <= HEAD_DIM_MAX, "head_dim", f"a multiple of {HEAD_DIM_STEP} up to {HEAD_DIM_MAX}", d)
+        check(
+            d % HEAD_DIM_STEP == 0 and d <= HEAD_DIM_MAX,
+            "head_dim",
+            f"a multiple of {HEAD_DIM_STEP} up to {HEAD_DIM_MAX}",
+            d,
+        )
     if "g" in sizes:
         check(d == 16 * sizes["g"], "widths", f"one entry per 16 channels, {d} / 16", sizes["g"])
         check(sizes["w"] == len(BOOK_BITS), "levels", f"{len(BOOK_BITS)} rows", sizes["w"])
         for name in ("widths", "key_widths", "value_widths"):
             if name in named:
                 widths = named[name]
-                check(set(widths.tobytes()) <= set(BOOK_BITS), name, f"bit widths in {BOOK_BITS}", widths, ValueRangeError)
-    if "m" in sizes:
-        check(d is not None and d % sizes["m"] == 0, "hadamard", f"an order that divides head_dim {d}", sizes["m"])
+                check(
+                    set(widths.tobytes()) <= set(BOOK_BITS),
+                    name,
+                    f"bit widths in {BOOK_BITS}",
+                    widths,
+                    ValueRangeError,
+                )
+    if "m" in sizes and d is not None:
+        check(d % sizes["m"] == 0, "hadamard", f"an order that divides head_dim {d}", sizes["m"])
         rest = d // sizes["m"]
-        check(rest & (rest - 1) == 0, "hadamard", "an order with head_dim / order a power of two", (d, sizes["m"]))
+        check(
+            rest & (rest - 1) == 0,
+            "hadamard",
+            "an order with head_dim / order a power of two",
+            (d, sizes["m"]),
+        )
     if kernel.name == "softmax":
-        check(int(named["n_tokens"]) <= sizes["s"], "n_tokens", f"at most {sizes['s']} columns", named["n_tokens"], KernelError)
+        check(
+            int(named["n_tokens"]) <= sizes["s"],
+            "n_tokens",
+            f"at most {sizes['s']} columns",
+            named["n_tokens"],
+            KernelError,
+        )
 
 
 def bind(kernel_name: str, arguments: Mapping[str, Any]) -> Bound:
@@ -136,7 +209,9 @@ def bind(kernel_name: str, arguments: Mapping[str, Any]) -> Bound:
     wanted = {a.name for a in kernel.args} | {s.name for s in kernel.scalars}
     if arguments.keys() != wanted:
         missing, extra = sorted(wanted - arguments.keys()), sorted(arguments.keys() - wanted)
-        raise TqError(f"{kernel_name}: expected arguments {sorted(wanted)}; missing {missing}, unknown {extra}")
+        raise TqError(
+            f"{kernel_name}: expected arguments {sorted(wanted)}; missing {missing}, unknown {extra}"
+        )
     extents: dict[str, int] = {}
     arrays = tuple(_array(kernel, a, arguments[a.name], extents) for a in kernel.args)
     scalars = []

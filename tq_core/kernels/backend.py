@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Protocol
 
 from tq_core.errors import BackendError
 from tq_core.kernels.arguments import bind
-from tq_core.kernels.reference import KERNEL_FUNCTIONS
 from tq_core.kernels.table import KERNELS
+from tq_core.kernels.twins import KERNEL_FUNCTIONS
 
 
 class Backend(Protocol):
@@ -72,7 +72,7 @@ def available_backends(slow: bool = False) -> list[str]:
     return [s.name for s in backend_statuses() if s.available and (slow or not s.slow)]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _make(name: str) -> Backend:
     return _candidates()[name].make()
 

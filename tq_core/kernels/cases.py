@@ -98,10 +98,16 @@ def _paged(
         layout = PageLayout(kv_heads, PAGE_TOKENS, streams)
     n_pages = -(-slots // layout.page_tokens)
     pages = rng.permutation(n_pages + 2)[:n_pages].astype(np.uint32)
-    return {"pages": pages, "layout": layout.words, "pool": _random_pool(layout, n_pages + 2, rng, rate is None)}
+    return {
+        "pages": pages,
+        "layout": layout.words,
+        "pool": _random_pool(layout, n_pages + 2, rng, rate is None),
+    }
 
 
-def _scan(kernel: str, rate: float | None, head_dim: int, kv_heads: int, group: int, tokens: int) -> Arguments:
+def _scan(
+    kernel: str, rate: float | None, head_dim: int, kv_heads: int, group: int, tokens: int
+) -> Arguments:
     rng = _rng(kernel, rate, head_dim, kv_heads, group, tokens)
     first = 5 if rate is None else 0
     heads, offset = kv_heads * group, 3
@@ -128,7 +134,11 @@ def _scan(kernel: str, rate: float | None, head_dim: int, kv_heads: int, group: 
 
 def _append(kernel: str, rate: float, head_dim: int, tokens: int, first: int, mode: NormMode) -> Arguments:
     rng = _rng(kernel, rate, head_dim, tokens, first)
-    a = _paged(rate, head_dim, 3, tokens + first, rng) | _rotation(head_dim) | _book(rate, head_dim, boundaries=True)
+    a = (
+        _paged(rate, head_dim, 3, tokens + first, rng)
+        | _rotation(head_dim)
+        | _book(rate, head_dim, boundaries=True)
+    )
     x = nasty_vectors(tokens * 3, head_dim, rng).reshape(tokens, 3, head_dim)
     return {**a, "x": x, "first": first, "norm_mode": int(mode)}
 
@@ -141,16 +151,35 @@ def _rotate(head_dim: int, n: int, inverse: int) -> Arguments:
 def _encode(rate: float, head_dim: int, mode: NormMode) -> Arguments:
     x = nasty_vectors(37, head_dim, _rng("encode", rate, head_dim))
     out = {"codes": np.full(x.shape, 0xAA, np.uint8), "scales": np.full(len(x), 0xAAAA, np.uint16)}
-    return {**_rotation(head_dim), **_book(rate, head_dim, boundaries=True), "x": x, **out, "norm_mode": int(mode)}
+    return {
+        **_rotation(head_dim),
+        **_book(rate, head_dim, boundaries=True),
+        "x": x,
+        **out,
+        "norm_mode": int(mode),
+    }
 
 
 def _query(head_dim: int, n: int, limit: int) -> Arguments:
     x = nasty_vectors(n, head_dim, _rng("query", head_dim, n))
-    return {"x": x, "query": np.full(x.shape, -21846, np.int16), "step": np.full(n, GUARD), "scale": 0.125, "limit": limit}
+    return {
+        "x": x,
+        "query": np.full(x.shape, -21846, np.int16),
+        "step": np.full(n, GUARD),
+        "scale": 0.125,
+        "limit": limit,
+    }
 
 
 def _attend(
-    kernel: str, key_rate: float | None, value_rate: float, head_dim: int, kv_heads: int, group: int, tokens: int, small: int
+    kernel: str,
+    key_rate: float | None,
+    value_rate: float,
+    head_dim: int,
+    kv_heads: int,
+    group: int,
+    tokens: int,
+    small: int,
 ) -> Arguments:
     """A state that starts empty for even query heads and part-way for odd ones."""
     rng = _rng(kernel, key_rate, value_rate, head_dim, kv_heads, group, tokens, small)
@@ -185,7 +214,9 @@ def _merge(parts: int, heads: int, head_dim: int) -> Arguments:
 
 
 def _softmax(n_tokens: int, rows: int, spread: float) -> Arguments:
-    scores = (spread * _rng("softmax", n_tokens, spread).standard_normal((rows, n_tokens + 3))).astype(np.float32)
+    scores = (spread * _rng("softmax", n_tokens, spread).standard_normal((rows, n_tokens + 3))).astype(
+        np.float32
+    )
     return {"scores": scores, "n_tokens": n_tokens}
 
 

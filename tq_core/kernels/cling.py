@@ -11,6 +11,7 @@ import importlib.metadata
 import os
 import platform
 import sys
+import zlib
 from functools import lru_cache
 from typing import Any
 
@@ -25,8 +26,9 @@ def _pin_flags() -> None:
     march = BASELINE.get(platform.machine())
     flags = f"{CLING_FLAGS} -march={march}" if march else CLING_FLAGS
     version = importlib.metadata.version("cppyy")
-    python = f"{sys.version_info.major}{sys.version_info.minor}"
-    name = f"cling-{version}-py{python}-{march or platform.machine()}.pch"
+    # One file per environment: installing cppyy in another one may change the headers under a shared file.
+    place = f"{zlib.crc32(sys.prefix.encode()):08x}"
+    name = f"cling-{version}-{place}-{march or platform.machine()}.pch"
     os.environ["EXTRA_CLING_ARGS"] = flags
     os.environ["CLING_STANDARD_PCH"] = str(cache_dir() / name)
 
@@ -38,11 +40,15 @@ def load_cppyy() -> Any:
         try:
             _pin_flags()
         except importlib.metadata.PackageNotFoundError:
-            raise BackendError("cppyy: expected an installed package, got none; `make setup` installs it") from None
+            raise BackendError(
+                "cppyy: expected an installed package, got none; `make setup` installs it"
+            ) from None
     try:
         import cppyy
     except Exception as error:
-        raise BackendError(f"cppyy: expected an import that works, got {type(error).__name__}: {error}") from error
+        raise BackendError(
+            f"cppyy: expected an import that works, got {type(error).__name__}: {error}"
+        ) from error
     return cppyy
 
 

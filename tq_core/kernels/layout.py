@@ -67,7 +67,9 @@ class PageLayout:
         words.setflags(write=False)
         return words
 
-    def view(self, pool: npt.NDArray[np.uint8], page: int, kv_head: int, stream: str) -> npt.NDArray[np.uint8]:
+    def view(
+        self, pool: npt.NDArray[np.uint8], page: int, kv_head: int, stream: str
+    ) -> npt.NDArray[np.uint8]:
         """The bytes of one stream in one page of the pool (a view)."""
         start = page * self.page_bytes + HEADER_BYTES + kv_head * self.head_bytes + self.offsets[stream]
         return pool[start : start + dict(self.streams)[stream]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ from tq_core.kernels.table import KERNELS
 # Target namespace -> CPU features it needs, narrowest first.
 TARGETS: dict[str, frozenset[str]] = {
     "scalar": frozenset(),
-    "avx2": frozenset({"avx2"}),
-    "avxvnni": frozenset({"avx2", "avx_vnni"}),
+    "avx2": frozenset({"avx2", "f16c"}),
+    "avxvnni": frozenset({"avx2", "f16c", "avx_vnni"}),
     "avx512": frozenset({"avx512f", "avx512bw", "avx512vl", "avx512dq"}),
     "avx512vnni": frozenset({"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni"}),
 }
@@ -79,4 +79,4 @@ def candidates() -> Iterator[tuple[BackendStatus, Callable[[], Backend]]]:
         note = reason or f"cppyy, {cling.cling_facts()['compiler']}"
         if not reason and not cling.cling_facts()["baseline"]:
             note += " (host flags: cppyy was imported before the baseline was pinned)"
-        yield BackendStatus(f"native-{target}", not reason, note), lambda target=target: NativeBackend(target)
+        yield BackendStatus(f"native-{target}", not reason, note), partial(NativeBackend, target)

@@ -61,7 +61,9 @@ def run_case(case: Case, backend: Backend) -> dict[str, np.ndarray]:
     return {a.name: arguments[a.name] for a in kernel.args if a.role != "in"}
 
 
-def compare(case: Case, backend: str, expected: dict[str, np.ndarray], got: dict[str, np.ndarray]) -> ParityResult:
+def compare(
+    case: Case, backend: str, expected: dict[str, np.ndarray], got: dict[str, np.ndarray]
+) -> ParityResult:
     """Compare outputs bit for bit."""
     compared, differences = 0, []
     for name, want in expected.items():
@@ -72,7 +74,9 @@ def compare(case: Case, backend: str, expected: dict[str, np.ndarray], got: dict
             index = tuple(int(i[0]) for i in np.nonzero(unequal))
             bits = int(np.unpackbits((a ^ b).reshape(-1).view(np.uint8)).sum())
             shown = (str(want[index]), str(got[name][index]))
-            differences.append(Difference(case.kernel, case.name, backend, name, bits, int(unequal.sum()), index, *shown))
+            differences.append(
+                Difference(case.kernel, case.name, backend, name, bits, int(unequal.sum()), index, *shown)
+            )
     return ParityResult(compared, tuple(differences))
 
 

@@ -60,7 +60,9 @@ class Kernel:
         return arrays + sizes + [(CTYPES[s.dtype], s.name) for s in self.scalars]
 
 
-def _kernel(name: str, spec: str, family: Literal["exact_bytes", "exact_floats"], paged: bool = False) -> Kernel:
+def _kernel(
+    name: str, spec: str, family: Literal["exact_bytes", "exact_floats"], paged: bool = False
+) -> Kernel:
     """Read ``"in x f4[n,d]; out y f4[n,d]; u4 mode; f4 scale"``; sizes are listed as they first occur."""
     args: list[Arg] = []
     scalars: list[Scalar] = []
@@ -108,7 +110,11 @@ KERNELS: dict[str, Kernel] = {
             "exact_bytes",
             paged=True,
         ),
-        _kernel("quantize_query", "in x f4[q,d]; out query i2[q,d]; out step f4[q]; f4 scale; f4 limit", "exact_bytes"),
+        _kernel(
+            "quantize_query",
+            "in x f4[q,d]; out query i2[q,d]; out step f4[q]; f4 scale; f4 limit",
+            "exact_bytes",
+        ),
         _kernel(
             "score_keys",
             f"in query i2[q,d]; in step f4[q]; {_BOOK}; {_PAGES}; in pool u1[b]; inout scores f4[q,s]; {_SPAN}",
@@ -158,7 +164,11 @@ KERNELS: dict[str, Kernel] = {
             "exact_floats",
             paged=True,
         ),
-        _kernel("merge_states", "in peaks f4[c,q]; in totals f4[c,q]; in outs f4[c,q,d]; out y f4[q,d]", "exact_floats"),
+        _kernel(
+            "merge_states",
+            "in peaks f4[c,q]; in totals f4[c,q]; in outs f4[c,q,d]; out y f4[q,d]",
+            "exact_floats",
+        ),
         _kernel("softmax", "inout scores f4[q,s]; u4 n_tokens", "exact_floats"),
         _kernel("linear", "in x f4[n,i]; in w f4[o,i]; out y f4[n,o]", "exact_floats"),
     )

@@ -19,7 +19,7 @@ from tq_core.errors import BackendError
 from tq_core.kernels.backend import Backend, NumpyBackend
 from tq_core.kernels.table import KERNELS
 from tq_core.math.books import load_books
-from tq_core.math.quantize import NormMode
+from tq_core.math.quantize import QUERY_MAX, NormMode
 from tq_core.math.rotation import StructuredRotation
 from tq_core.math.tiles import tile_bytes
 
@@ -47,6 +47,15 @@ def _layout(codes: int, scales: int) -> np.ndarray:
     side = scales + codes
     offsets = (0, scales, side, side + scales)
     return np.array([_PAGE_TOKENS, 64 + _KV_HEADS * 2 * side, 64, 2 * side, *offsets], np.uint32)
+
+
+def _state(draw: Any, query_heads: int) -> Arguments:
+    """A softmax state that has seen something: peak, total and out of every query head."""
+    return {
+        "peak": draw(query_heads),
+        "total": np.abs(draw(query_heads)),
+        "out": draw(query_heads, _HEAD_DIM),
+    }
 
 
 def _coded_cases(draw: Any, run: Any) -> Iterator[tuple[str, Arguments]]:
@@ -77,7 +86,7 @@ def _coded_cases(draw: Any, run: Any) -> Iterator[tuple[str, Arguments]]:
     stored = {**book, **paged, "pool": pool, **_SPAN}
     for query_heads in (_KV_HEADS * size for size in _GROUP_SIZES):
         query, step = np.zeros((query_heads, _HEAD_DIM), np.int16), np.zeros(query_heads, np.float32)
-        queries = {"x": draw(query_heads, _HEAD_DIM), "scale": 0.125}
+        queries = {"x": draw(query_heads, _HEAD_DIM), "scale": 0.125, "limit": float(QUERY_MAX)}
         yield "quantize_query", {**queries, "query": query.copy(), "step": step.copy()}
         run("quantize_query", **queries, query=query, step=step)
         scores, out = draw(query_heads, _TOKENS + 5), draw(query_heads, _HEAD_DIM)
@@ -86,6 +95,9 @@ def _coded_cases(draw: Any, run: Any) -> Iterator[tuple[str, Arguments]]:
         yield "score_keys_f32", {**stored, "query": queries["x"], "scores": scores, "scale": 0.125}
         yield "sum_values", {**stored, "weights": weights, "out": out}
         yield "sum_values_f32", {**stored, "weights": weights, "out": out}
+        attended = {k: v for k, v in stored.items() if k not in ("widths", "offset")}
+        attended |= {"key_widths": _WIDTHS, "value_widths": _WIDTHS, "query": query, "step": step, "small": 0}
+        yield "attend_packed", {**attended, **_state(draw, query_heads)}
 
 
 def _plain_cases(draw: Any) -> Iterator[tuple[str, Arguments]]:
@@ -99,6 +111,11 @@ def _plain_cases(draw: Any) -> Iterator[tuple[str, Arguments]]:
     scores = draw(query_heads, _TOKENS + 5)
     yield "score_f16", {**stored, "query": draw(query_heads, _HEAD_DIM), "scores": scores, "scale": 0.125}
     yield "sum_f16", {**stored, "weights": np.abs(scores), "out": draw(query_heads, _HEAD_DIM)}
+    half = {k: v for k, v in stored.items() if k != "offset"}
+    half |= {"query": draw(query_heads, _HEAD_DIM), "scale": 0.125}
+    yield "attend_half", {**half, **_state(draw, query_heads)}
+    parts = {"peaks": draw(3, 5), "totals": np.abs(draw(3, 5)), "outs": draw(3, 5, 48)}
+    yield "merge_states", {**parts, "y": np.zeros((5, 48), np.float32)}
     yield "softmax", {"scores": 4 * scores, "n_tokens": _TOKENS}
     yield "linear", {"x": draw(3, 37), "w": draw(5, 37), "y": np.zeros((3, 5), np.float32)}
 

@@ -7,7 +7,7 @@ integer scale, H H^T = d I, so no head size needs padding.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +37,7 @@ def _paley_kind(m: int) -> int:
     return 2 if m % 2 == 0 and _is_prime(m // 2 - 1) and (m // 2 - 1) % 4 == 1 else 0
 
 
-@lru_cache(maxsize=None)
+@cache
 def paley(m: int) -> npt.NDArray[np.int64]:
     """Hadamard matrix of order m with entries +1 and -1 (Paley 1933), m = 1 included; read-only, since shared.
 
@@ -62,7 +62,7 @@ def _paley_matrix(m: int) -> npt.NDArray[np.int64]:
     return np.kron(core, [[1, 1], [1, -1]]) + np.kron(np.eye(q + 1, dtype=np.int64), [[1, -1], [-1, -1]])
 
 
-@lru_cache(maxsize=None)
+@cache
 def paley_order(head_dim: int) -> int:
     """The m of head_dim = m * 2^k: 1 for powers of two, else the smallest Paley order that fits.
 

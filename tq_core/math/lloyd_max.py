@@ -8,7 +8,7 @@ sphere in d dimensions, density proportional to (1 - y^2)^((d-3)/2) (2504.19874,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +50,7 @@ def _cells(centroids: F64, dim: int | None) -> tuple[F64, F64]:
     return probabilities, np.diff(partial) / probabilities
 
 
-@lru_cache(maxsize=None)
+@cache
 def lloyd_max(levels: int, dim: int | None = None) -> Codebook:
     """The Lloyd-Max codebook with ``levels`` entries for N(0,1) (dim None) or the sphere in ``dim`` dimensions.
 

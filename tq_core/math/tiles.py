@@ -40,7 +40,9 @@ def unpack_slices(rows: U8, bits: int) -> U8:
     for r in range(bits):
         column |= rows[..., r, :].astype(np.uint32) << np.uint32(8 * r)
     mask = np.uint32((1 << bits) - 1)
-    return np.stack([((column >> np.uint32(bits * s)) & mask).astype(np.uint8) for s in range(SLICES)], axis=-2)
+    return np.stack(
+        [((column >> np.uint32(bits * s)) & mask).astype(np.uint8) for s in range(SLICES)], axis=-2
+    )
 
 
 def key_slices(codes: U8) -> U8:
@@ -98,7 +100,13 @@ def pack_stream(codes: U8, widths: U8, keys: bool) -> U8:
     for group, bits, where in _groups(widths):
         cell = tiles[:, :, group * TILE_CHANNELS : (group + 1) * TILE_CHANNELS]
         largest = int(cell.max(initial=0))
-        check(largest < 1 << bits, "codes", f"below {1 << bits} in channel group {group}", largest, ValueRangeError)
+        check(
+            largest < 1 << bits,
+            "codes",
+            f"below {1 << bits} in channel group {group}",
+            largest,
+            ValueRangeError,
+        )
         slices = key_slices(cell) if keys else value_slices(cell)
         out[:, where] = pack_slices(slices, bits).reshape(tiles.shape[0], bits * ROW_BYTES)
     return out.reshape(-1)

@@ -24,7 +24,8 @@ def integers(seed: int, *shape: int) -> np.ndarray:
 
 
 def _codes() -> Arrays:
-    books, out = load_books(), {}
+    books = load_books()
+    out: Arrays = {}
     for head_dim in (64, 80):
         rotation = StructuredRotation(head_dim, seed=1)
         x = integers(3, 9, head_dim)
@@ -37,7 +38,8 @@ def _codes() -> Arrays:
 
 def _pages(name: str) -> Arrays:
     """Pages of a short two-layer cache under one arm, and the scores of a query against them."""
-    shape, out = ModelShape(2, 6, 2, 32), {}
+    shape = ModelShape(2, 6, 2, 32)
+    out: Arrays = {}
     options = {} if name == "fp16" else {"window": 8, "sinks": 2}
     cache = PagedCache(shape, get_arm(name, **options), NumpyBackend())
     for layer in range(shape.n_layers):

@@ -26,7 +26,14 @@ def encode(arrays: Arrays) -> tuple[str, bytes]:
     entries, data = [], b""
     for name, array in arrays.items():
         raw = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")).tobytes()
-        entries.append({"name": name, "dtype": array.dtype.str.replace(">", "<"), "shape": list(array.shape), "offset": len(data)})
+        entries.append(
+            {
+                "name": name,
+                "dtype": array.dtype.str.replace(">", "<"),
+                "shape": list(array.shape),
+                "offset": len(data),
+            }
+        )
         data += raw
     digest = hashlib.sha256(data).hexdigest()
     return json.dumps({"arrays": entries, "bytes": len(data), "sha256": digest}, indent=1) + "\n", data
@@ -38,7 +45,9 @@ def read(case: str, folder: Path | None = None) -> Arrays:
     facts = json.loads((folder / f"{case}.json").read_text())
     data = (folder / f"{case}.bin").read_bytes()
     if len(data) != facts["bytes"] or hashlib.sha256(data).hexdigest() != facts["sha256"]:
-        raise ValueError(f"{case}.bin: expected {facts['bytes']} bytes with SHA-256 {facts['sha256']}, got other data")
+        raise ValueError(
+            f"{case}.bin: expected {facts['bytes']} bytes with SHA-256 {facts['sha256']}, got other data"
+        )
     out = {}
     for entry in facts["arrays"]:
         dtype, shape = np.dtype(entry["dtype"]), tuple(entry["shape"])
@@ -60,7 +69,9 @@ def changes(case: str, arrays: Arrays) -> list[str]:
         if a.dtype != b.dtype or a.shape != b.shape:
             lines.append(f"{case}: {name} is now {b.dtype}{b.shape}, was {a.dtype}{a.shape}")
         elif a.tobytes() != b.tobytes():
-            count = int((a.reshape(-1).view(np.uint8) != np.ascontiguousarray(b).reshape(-1).view(np.uint8)).sum())
+            count = int(
+                (a.reshape(-1).view(np.uint8) != np.ascontiguousarray(b).reshape(-1).view(np.uint8)).sum()
+            )
             lines.append(f"{case}: {name} differs in {count} bytes")
     return lines
 

@@ -9,3 +9,4 @@
 #include "half_rows.h"
 #include "dense.h"
 #include "attend.h"
+#include "attend_half.h"

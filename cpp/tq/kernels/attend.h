@@ -100,37 +100,6 @@ TQ_KERNEL inline void attend_packed(const int16_t* query, const float* step, con
   }
 }
 
-// The same over float16 rows, tokens first .. first + n_tokens - 1, page by page.
-TQ_KERNEL inline void attend_half(const float* query, const uint32_t* pages, const uint32_t* layout_words,
-                                  const uint8_t* pool, float* peak, float* total, float* out, uint32_t q, uint32_t d,
-                                  uint32_t, uint32_t, uint32_t n_kv_heads, uint32_t n_tokens, uint32_t first,
-                                  float scale) {
-  const Layout layout = read_layout(layout_words);
-  const uint32_t group = q / n_kv_heads;
-  for (uint32_t row = 0; row < q; ++row)
-    for (uint32_t at = first; at < first + n_tokens;) {
-      const uint32_t count = smaller(layout.page_tokens - at % layout.page_tokens, first + n_tokens - at);
-      const uint8_t* key = half_row(pool, pages, layout, at, row / group, d, layout.key_codes);
-      const uint8_t* value = half_row(pool, pages, layout, at, row / group, d, layout.value_codes);
-      float scores[kMaxPageTokens];
-      for (uint32_t t = 0; t < count; ++t) {
-        F32 sum = splat(0.0f);
-        for (uint32_t i = 0; i < d; i += kLanes)
-          sum = sum + load(query + size_t(row) * d + i) * load_half_bytes(key + (size_t(t) * d + i) * 2);
-        scores[t] = fold(sum) * scale;
-      }
-      const uint32_t padded = (count + kLanes - 1) / kLanes * kLanes;
-      const F32 shrink = splat(soften_page(scores, count, padded, peak[row], total[row]));
-      for (uint32_t i = 0; i < d; i += kLanes) {
-        float* o = out + size_t(row) * d + i;
-        F32 sum = load(o) * shrink;
-        for (uint32_t t = 0; t < count; ++t) sum = sum + splat(scores[t]) * load_half_bytes(value + (size_t(t) * d + i) * 2);
-        store(o, sum);
-      }
-      at += count;
-    }
-}
-
 // States of c parts of the history to one normalised output, parts in order; all parts empty gives zeros.
 TQ_KERNEL inline void merge_states(const float* peaks, const float* totals, const float* outs, float* y, uint32_t c,
                                    uint32_t q, uint32_t d) {

@@ -30,6 +30,7 @@ TQ_INLINE I32 u32_as_i32(U32 a) { return (I32)a; }
 TQ_INLINE F32 select_ge(F32 x, F32 y, F32 a, F32 b) { return x >= y ? a : b; }
 TQ_INLINE U32 count_greater(U32 count, F32 x, F32 y) { return count - (U32)(x > y); }
 
+#ifndef TQ_NATIVE_HALF  // a target that converts halves itself defines load_half in its own header
 TQ_INLINE F32 load_half(const uint16_t* p) {
   U16x16 h;
   __builtin_memcpy(&h, p, 32);
@@ -37,6 +38,7 @@ TQ_INLINE F32 load_half(const uint16_t* p) {
   const F32 magnitude = (F32)((bits & 0x7fffu) << 13) * 0x1p112f;
   return (F32)((bits & 0x8000u) << 16 | (U32)magnitude);
 }
+#endif
 
 TQ_INLINE void store_i16(int16_t* p, I32 x) {
   const I16x16 narrow = __builtin_convertvector(x, I16x16);

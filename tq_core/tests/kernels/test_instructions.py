@@ -87,7 +87,7 @@ PLANTS = {
         ("avx2: ", "a call of a fused multiply-add"),
     ),
     "a target that is wider than its name": (
-        ("tq.h", 'target("avx2"))', 'target("avx512f,avx512bw,avx512vl,avx512dq"))'),
+        ("tq.h", 'target("avx2,f16c"))', 'target("avx512f,avx512bw,avx512vl,avx512dq"))'),
         ("avx2: ", "AVX-512"),
     ),
     "a scalar target under wider flags": (

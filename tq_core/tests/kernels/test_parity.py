@@ -11,8 +11,8 @@ from tq_core.kernels import native
 from tq_core.kernels.backend import NumpyBackend, available_backends, backend_statuses, get_backend
 from tq_core.kernels.cases import cases
 from tq_core.kernels.parity import ParityChecker, compare, run_case
-from tq_core.kernels.reference import KERNEL_FUNCTIONS
 from tq_core.kernels.table import KERNELS
+from tq_core.kernels.twins import KERNEL_FUNCTIONS
 
 pytestmark = pytest.mark.kernels
 CASES = list(cases())
@@ -102,7 +102,12 @@ def _write_input(arguments, before) -> None:
 
 @pytest.mark.parametrize(
     "kernel, fault",
-    [("append_keys", _swap_nibble), ("score_keys", _drop_tail), ("linear", _fuse), ("score_keys", _write_input)],
+    [
+        ("append_keys", _swap_nibble),
+        ("score_keys", _drop_tail),
+        ("linear", _fuse),
+        ("score_keys", _write_input),
+    ],
 )
 def test_planted_faults_are_seen(kernel: str, fault) -> None:
     backend = _FaultyBackend(kernel, fault)

@@ -1,0 +1,125 @@
+# Every target runs on a fresh clone: what it needs is set up first, once.
+# A list of targets: make help
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+# Named by the user, an interpreter is binding; otherwise an existing environment is kept.
+ifneq ($(origin PYTHON),undefined)
+this_python := --this-python
+endif
+PYTHON ?= python3
+VENV ?= .venv
+JOBS ?= 2
+MODEL ?= smollm2
+ARM ?= structured-turbo
+BUILD ?= build
+PYTEST_ARGS ?=
+LAB_ARGS ?=
+
+python := $(VENV)/bin/python
+bin := $(VENV)/bin
+setup_command = $(PYTHON) scripts/setup.py --venv $(VENV) $(this_python)
+# A superuser must ask JupyterLab to start; nobody else needs the switch.
+allow_root := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
+
+##@ The workbook
+.PHONY: workbook
+workbook: python-found ## set up, build, fetch the model, run every notebook, write the report
+	@$(setup_command) --phases 6
+	@$(python) scripts/workbook.py --model $(MODEL) --arm $(ARM) --build $(BUILD)
+
+.PHONY: lab
+lab: setup ## open JupyterLab on the first notebook
+	$(bin)/jupyter lab $(allow_root) $(LAB_ARGS) notebooks/00_start_here.ipynb
+
+.PHONY: notebooks
+notebooks: setup ## run every notebook top to bottom, results in build/notebooks
+	$(python) -m tq_core.nbtools execute notebooks/ --out $(BUILD)/notebooks
+
+.PHONY: report
+report: setup ## write the validation report (MODEL=smollm2, ARM=structured-turbo)
+	$(bin)/tq validate --model $(MODEL) --arm $(ARM) --out $(BUILD)/report
+
+##@ Set-up
+.PHONY: setup
+setup: python-found ## create .venv with pinned versions and build the wasm modules (PYTHON=python3)
+	@$(setup_command)
+
+.PHONY: preflight
+preflight: python-found ## name everything this machine lacks; installs nothing
+	@$(PYTHON) scripts/preflight.py --venv $(VENV)
+
+.PHONY: wasm
+wasm: setup ## build the wasm modules from cpp/ (done by setup; skipped when up to date)
+	@$(python) -m wasm.build
+
+.PHONY: model
+model: setup ## fetch the real model into the user's cache directory
+	$(python) -m tq_core.model.fetch
+
+##@ Tests
+.PHONY: test
+test: setup ## the whole test suite (PYTEST_ARGS="-k name")
+	@$(python) -m tq_core.model.fetch || { code=$$?; \
+	  test $$code = 3 && echo "real model: not exercised, it could not be fetched" || exit $$code; }
+	$(python) -m pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+
+.PHONY: check
+check: setup lint ## lint, types, layers and the fast tests, in under a minute
+	$(python) -m pytest -q -n $(JOBS) --dist loadfile -m "not slow and not model" $(PYTEST_ARGS)
+
+.PHONY: lint
+lint: style types layers ## ruff (code and notebooks), mypy, import-linter
+
+.PHONY: style
+style: setup
+	$(bin)/ruff check .
+	$(bin)/ruff format --check .
+
+.PHONY: types
+types: setup
+	$(bin)/mypy
+
+.PHONY: layers
+layers: setup
+	$(bin)/lint-imports --no-logo
+
+.PHONY: format
+format: setup ## let ruff rewrite code and notebooks
+	$(bin)/ruff format .
+	$(bin)/ruff check --fix .
+	$(bin)/ruff format .
+
+.PHONY: parity
+parity: setup ## every kernel on every backend: the same bits
+	$(bin)/tq parity
+
+##@ Maintenance
+.PHONY: golden
+golden: setup ## rewrite the frozen vectors in validation/golden and print what changed
+	$(python) -m validation.golden.refreeze
+
+.PHONY: lock
+lock: setup ## rewrite the pinned versions in requirements/
+	$(python) -m venv $(BUILD)/lock-venv
+	$(BUILD)/lock-venv/bin/python -m pip install -q uv packaging
+	$(BUILD)/lock-venv/bin/python scripts/lock.py $(BUILD)/lock-venv/bin/uv
+
+.PHONY: clean
+clean: ## remove the environment and everything that was built (not the model)
+	rm -rf $(VENV) $(VENV).old $(BUILD) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
+
+.PHONY: python-found
+python-found:
+	@command -v $(PYTHON) >/dev/null 2>&1 || { \
+	  echo "Missing: $(PYTHON). Install CPython 3.10 to 3.13 (Debian: apt-get install python3 python3-dev python3-venv)," >&2; \
+	  echo "or name another interpreter: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+
+.PHONY: help
+help: ## this list
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo

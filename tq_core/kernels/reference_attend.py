@@ -1,0 +1,87 @@
+"""The numpy twins of the decode step: softmax states carried from page to page, and their merging."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tq_core.kernels.reference import score_keys
+from tq_core.kernels.reference_pages import half_rows, page_codes, pages_of, runs, steps_of
+from tq_core.math import lanes
+from tq_core.math.quantize import QUERY_MAX, SMALL_MAX, quantize_symmetric
+
+LOWEST = np.float32(-3.0e38)
+
+
+def _soften(scores, peak, total):
+    """Weights exp(score - peak) of one part of the history, with the state (peak, total) moved on, and the shrink factor."""
+    new_peak = np.maximum(peak, scores.max())
+    shrink = lanes.exp_f32(peak - new_peak)
+    weights = lanes.exp_f32(scores - new_peak)
+    return weights, new_peak, total * shrink + lanes.lane_sum(weights), shrink
+
+
+def attend_packed(
+    *,
+    query,
+    step,
+    key_widths,
+    value_widths,
+    levels,
+    book_scale,
+    pages,
+    layout,
+    pool,
+    peak,
+    total,
+    out,
+    n_kv_heads,
+    n_tokens,
+    small,
+):
+    """Move each head's softmax state over packed pages, page by page: exact integer scores, exact integer sums."""
+    group, limit = query.shape[0] // n_kv_heads, SMALL_MAX if small else QUERY_MAX
+    for page, _, count in pages_of(pages, layout, n_tokens):
+        scores = np.empty((query.shape[0], count), np.float32)
+        score_keys(
+            query=query, step=step, widths=key_widths, levels=levels, book_scale=book_scale, pages=[page], layout=layout,
+            pool=pool, scores=scores, n_kv_heads=n_kv_heads, n_tokens=count, offset=0,
+        )  # fmt: skip
+        for q in range(query.shape[0]):
+            value_scale, codes = page_codes(pool, page, layout, q // group, value_widths, False, count)
+            weights, peak[q], total[q], shrink = _soften(scores[q], peak[q], total[q])
+            integers, unit = quantize_symmetric(weights * value_scale, limit)
+            exact = (integers.astype(np.int64) @ steps_of(codes, value_widths, levels)).astype(np.float32)
+            for row, span in runs(value_widths):
+                out[q, span] = out[q, span] * shrink + exact[span] * (unit * book_scale[row])
+
+
+def attend_half(*, query, pages, layout, pool, peak, total, out, n_kv_heads, n_tokens, first, scale):
+    """Move each head's softmax state over float16 rows, page by page, sums in token order."""
+    group, page_tokens = query.shape[0] // n_kv_heads, int(layout[0])
+    at = first
+    while at < first + n_tokens:
+        count = min(page_tokens - at % page_tokens, first + n_tokens - at)
+        page, slots = pages[at // page_tokens], slice(at % page_tokens, at % page_tokens + count)
+        for q in range(query.shape[0]):
+            keys = half_rows(pool, page, layout, q // group, query.shape[1], True)[slots].astype(np.float32)
+            values = half_rows(pool, page, layout, q // group, query.shape[1], False)[slots].astype(
+                np.float32
+            )
+            scores = lanes.dot(query[q], keys) * np.float32(scale)
+            weights, peak[q], total[q], shrink = _soften(scores, peak[q], total[q])
+            out[q] = out[q] * shrink
+            for t in range(count):
+                out[q] = out[q] + weights[t] * values[t]
+        at += count
+
+
+def merge_states(*, peaks, totals, outs, y):
+    """One output from the states of disjoint parts of the history, parts in order; zeros where all are empty."""
+    top = np.maximum(peaks.max(axis=0), LOWEST)
+    total, y[:] = np.zeros(peaks.shape[1], np.float32), 0
+    for part in range(peaks.shape[0]):
+        share = lanes.exp_f32(peaks[part] - top)
+        total = total + totals[part] * share
+        y[:] = y + outs[part] * share[:, None]
+    with np.errstate(divide="ignore"):
+        y[:] = y * np.where(total > 0, np.float32(1) / total, np.float32(0))[:, None]

@@ -1,0 +1,64 @@
+"""How the numpy twins read and write pages: scales, codes and float16 rows of one KV head."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tq_core.math import tiles
+from tq_core.math.books import BOOK_BITS
+
+
+def head_parts(pool, page, layout, kv_head, widths, keys):
+    """Writable views of one KV head's scales (page_tokens,) uint16 and packed codes in a page."""
+    page_tokens, page_bytes, header_bytes, head_bytes, *offsets = (int(v) for v in layout)
+    base = int(page) * page_bytes + header_bytes + kv_head * head_bytes
+    scale_at, code_at = offsets[:2] if keys else offsets[2:]
+    scales = pool[base + scale_at :][: 2 * page_tokens].view(np.uint16)
+    code_bytes = tiles.tile_bytes(widths) * (page_tokens // tiles.TILE_TOKENS)
+    return scales, pool[base + code_at :][:code_bytes]
+
+
+def page_codes(pool, page, layout, kv_head, widths, keys, count):
+    """Scales (count,) float32 and codes (count, head_dim) of a page's first ``count`` slots."""
+    scales, stream = head_parts(pool, page, layout, kv_head, widths, keys)
+    return scales[:count].view(np.float16).astype(np.float32), tiles.unpack_stream(stream, widths, keys)[
+        :count
+    ]
+
+
+def pages_of(pages, layout, n_tokens):
+    """(page, first token, tokens in it) over a block table."""
+    page_tokens = int(layout[0])
+    for i, page in enumerate(pages):
+        start = i * page_tokens
+        if start < n_tokens:
+            yield page, start, min(page_tokens, n_tokens - start)
+
+
+def runs(widths):
+    """(book row, channel slice) of each run of groups with one width."""
+    edges = [0, *(i for i in range(1, len(widths)) if widths[i] != widths[i - 1]), len(widths)]
+    for a, b in zip(edges, edges[1:]):
+        yield BOOK_BITS.index(int(widths[a])), slice(16 * a, 16 * b)
+
+
+def steps_of(codes, widths, levels):
+    """Centroids as odd integers 2u - 255, (n, head_dim) int64."""
+    out = np.empty(codes.shape, np.int64)
+    for row, span in runs(widths):
+        out[:, span] = 2 * levels[row][codes[:, span]].astype(np.int64) - 255
+    return out
+
+
+def half_rows(pool, page, layout, kv_head, head_dim, keys):
+    page_tokens, page_bytes, header_bytes, head_bytes, *offsets = (int(v) for v in layout)
+    base = int(page) * page_bytes + header_bytes + kv_head * head_bytes + offsets[1 if keys else 3]
+    rows = pool[base : base + 2 * page_tokens * head_dim].view(np.float16)
+    return rows.reshape(page_tokens, head_dim)
+
+
+def half_tokens(pages, layout, first, n_tokens):
+    """(page, slot, index) of tokens first .. first + n_tokens - 1."""
+    for i in range(n_tokens):
+        page, slot = divmod(first + i, int(layout[0]))
+        yield pages[page], slot, i

@@ -1,0 +1,1 @@
+"""Tools for the committed notebooks: run them top to bottom, and keep their files byte-stable."""

@@ -1,0 +1,67 @@
+"""What must hold for every committed notebook besides its byte form: size, noise, shape of the text."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+from tq_core.nbtools.normalise import MACHINE_TAG, tags
+
+MAX_CODE_LINES = 12
+MAX_OUTPUT_BYTES = 150_000
+MAX_CELLS = 45
+SETUP = "from tq_core.show import nb\n\nnb.setup()"
+# Homes and temporary folders; a path below them names somebody's machine.
+_PATHS = re.compile(r"(?:/home/|/root/|/Users/|/tmp/|/work/|[A-Z]:\\\\)[\w.-]")
+_ADDRESS = re.compile(r"\bat 0x[0-9a-f]{6,}")
+
+
+def _cell_problems(cell: Any) -> Iterator[str]:
+    if not cell.source.strip():
+        yield "the cell is empty"
+    if cell.cell_type != "code":
+        return
+    lines = cell.source.strip().splitlines()
+    if len(lines) > MAX_CODE_LINES and "exercise" not in tags(cell):
+        yield f"{len(lines)} lines of code, at most {MAX_CODE_LINES}; machinery belongs into tq_core"
+    for output in cell.outputs:
+        text = json.dumps(output)
+        if output.output_type == "error":
+            yield f"the committed output is an error: {output.ename}"
+        if output.output_type == "stream" and output.name == "stderr":
+            yield f"the cell wrote to stderr: {output.text[:80]!r}"
+        if len(text) > MAX_OUTPUT_BYTES:
+            yield f"an output of {len(text)} bytes, at most {MAX_OUTPUT_BYTES}"
+        shown = json.dumps(
+            {k: v for k, v in output.get("data", output).items() if not k.startswith("image/")}
+        )
+        for pattern, what in ((_PATHS, "an absolute path"), (_ADDRESS, "a memory address")):
+            if match := pattern.search(shown):
+                yield f"an output holds {what}: {shown[match.start() : match.start() + 40]!r}"
+        host = socket.gethostname()
+        if len(host) > 4 and host in shown and MACHINE_TAG not in tags(cell):
+            yield "an output holds this machine's name"
+
+
+def problems(notebook: Any) -> list[str]:
+    """Everything that is wrong, each with the number of its cell; an empty list when nothing is."""
+    found: list[str] = []
+    cells = notebook.cells
+    first = cells[0].source.splitlines() if cells else []
+    if not first or not first[0].startswith("# ") or not any(line.startswith("> ") for line in first):
+        found.append("cell 1: expected a title (# ...) and a subtitle in a block quote (> ...)")
+    code = [cell for cell in cells if cell.cell_type == "code"]
+    if not code or code[0].source.strip() != SETUP:
+        found.append(f"the first code cell: expected exactly {SETUP!r}")
+    if len(cells) > MAX_CELLS:
+        found.append(f"{len(cells)} cells, at most {MAX_CELLS}")
+    prose = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    for heading in ("You will be able to decide", "## Summary", "## What this does not show"):
+        if heading not in prose:
+            found.append(f"expected the words {heading!r} in a text cell")
+    for number, cell in enumerate(cells, 1):
+        found += [f"cell {number}: {problem}" for problem in _cell_problems(cell)]
+    return found

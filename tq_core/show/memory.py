@@ -1,0 +1,32 @@
+"""Bytes of a cache against context length, from the buffers that a cache of that length allocates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tq_core.cache.paged_cache import PagedCache
+from tq_core.codecs.arms import Arm
+from tq_core.shapes import ModelShape
+
+
+def cache_bytes(shape: ModelShape, arm: Arm, n_tokens: int) -> int:
+    """Bytes that a cache holds when room for ``n_tokens`` is reserved: pages, window, tables."""
+    return PagedCache(shape, arm, reserve_tokens=n_tokens).ledger().total
+
+
+def against_context(
+    shape: ModelShape, arms: Mapping[str, Arm], contexts: Sequence[int]
+) -> dict[str, list[float]]:
+    """MiB of each arm at each context length."""
+    return {name: [cache_bytes(shape, arm, n) / 2**20 for n in contexts] for name, arm in arms.items()}
+
+
+def longest_context(shape: ModelShape, arm: Arm, budget: int) -> int:
+    """Most tokens that fit into ``budget`` bytes, to the page."""
+    low, high = 0, 1
+    while cache_bytes(shape, arm, high * 128) <= budget:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if cache_bytes(shape, arm, middle * 128) <= budget else (low, middle)
+    return low * 128

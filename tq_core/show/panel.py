@@ -1,0 +1,150 @@
+"""Sliders around a view: the only place that wires ipywidgets.
+
+A view computes and moves the artists of one persistent figure; the panel turns slider moves into
+calls of it and puts the new SVG and a sentence into the page. ipywidgets keeps one message in
+flight, so a move that takes a few ten milliseconds needs no debouncing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import ipywidgets as widgets
+from matplotlib.artist import Artist
+from matplotlib.figure import Figure
+
+from tq_core.errors import TqError
+from tq_core.show import html, plates
+
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Control:
+    """One slider over a few values; ``help`` is the sentence under its name."""
+
+    name: str
+    label: str
+    options: tuple[Any, ...]
+    default: Any
+    help: str
+
+
+class View(Protocol):
+    """What a panel shows: ``figure`` is built once, ``update`` changes the artists listed in ``moving``."""
+
+    title: str
+    controls: tuple[Control, ...]
+    presets: Sequence[Settings]
+    figure: Figure
+    moving: Sequence[Artist]
+
+    def update(self, **settings: Any) -> Mapping[str, object]:
+        """Numbers of these settings by column name; the figure then shows them."""
+
+    def sentence(self, settings: Settings, numbers: Mapping[str, object]) -> str:
+        """The result in words, short enough to be read out at each move."""
+
+    def alt(self, settings: Settings, numbers: Mapping[str, object]) -> str:
+        """What the figure shows at these settings."""
+
+
+class Panel:
+    """Sliders, a readout and a figure. ``set(name=value)`` moves sliders from code, as tests do."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self._pickers = {control.name: _Picker(control) for control in view.controls}
+        self._readout = widgets.HTML()
+        self._picture = widgets.HTML(layout=widgets.Layout(max_width="100%", overflow="hidden"))
+        self.alt = ""
+        self.numbers: Mapping[str, object] = {}
+        head = widgets.HTML(f"<b>{view.title}</b>")
+        rows = [picker.row for picker in self._pickers.values()]
+        self.widget = widgets.VBox([head, *rows, self._readout, self._picture])
+        self.widget.add_class("tq-panel")
+        self.moves = 0
+        view.update(**self.settings)
+        self._frames = plates.LiveSvg(view.figure, view.moving, salt=type(view).__name__)
+        self._draw()
+        for picker in self._pickers.values():
+            picker.slider.observe(self._moved, names="value")
+
+    @property
+    def settings(self) -> Settings:
+        """The sliders' values."""
+        return {name: picker.slider.value for name, picker in self._pickers.items()}
+
+    def set(self, **values: Any) -> None:
+        """Move sliders; each one that changes redraws, as a hand on it does."""
+        for name, value in values.items():
+            self._pickers[name].slider.value = value
+
+    def _moved(self, change: Any) -> None:
+        self.moves += 1
+        self._draw()
+
+    def _draw(self) -> None:
+        settings = self.settings
+        try:
+            self.numbers = self.view.update(**settings)
+        except TqError as error:
+            self._readout.value = html.status(str(error), alert=True)
+            return
+        self.alt = self.view.alt(settings, self.numbers)
+        self._readout.value = html.status(self.view.sentence(settings, self.numbers))
+        self._picture.value = self._frames.frame(self.alt)
+
+    def preset_table(self) -> tuple[list[str], list[list[object]]]:
+        """Columns and rows of the view's presets; the figure shows the sliders' settings again afterwards."""
+        labels = [control.label for control in self.view.controls]
+        rows: list[list[object]] = []
+        for preset in self.view.presets:
+            rows.append([*preset.values(), *self.view.update(**preset).values()])
+        self._draw()
+        return [*labels, *self.numbers], rows
+
+    def close(self) -> None:
+        """Free the widgets, which ipywidgets keeps until they are closed, their layouts and styles too."""
+        for picker in self._pickers.values():
+            picker.slider.unobserve_all()
+        for widget in (*_descendants(self.widget), self.widget):
+            for part in (getattr(widget, "style", None), widget.layout, widget):
+                if part is not None:
+                    part.close()
+
+
+class _Picker:
+    """A slider and a labelled drop-down with the same value: for the mouse and for the keyboard."""
+
+    def __init__(self, control: Control) -> None:
+        options, default = list(control.options), control.default
+        self.menu = widgets.Dropdown(
+            options=options,
+            value=default,
+            description=control.label,
+            style={"description_width": "6em"},
+            layout={"width": "17em"},
+        )
+        self.slider = widgets.SelectionSlider(
+            options=options,
+            value=default,
+            readout=False,
+            continuous_update=True,
+            layout={"width": "15em", "margin": "2px 12px"},
+        )
+        self.slider.add_class(f"tq-{control.name}")
+        self._link = widgets.link((self.slider, "value"), (self.menu, "value"))
+        note = widgets.HTML(f'<span style="color:var(--jp-ui-font-color2,#555)">{control.help}</span>')
+        self.row = widgets.HBox(
+            [self.menu, self.slider, note], layout={"align_items": "center", "flex_flow": "row wrap"}
+        )
+
+
+def _descendants(box: Any) -> list[Any]:
+    found: list[Any] = []
+    for child in getattr(box, "children", ()):
+        found += [*_descendants(child), child]
+    return found

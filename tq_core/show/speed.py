@@ -1,0 +1,82 @@
+"""How fast the backends are beside each other, on the calls that a decode step really makes.
+
+The calls are recorded from a cache and replayed on every backend in turn, several rounds, so that a
+change of the machine's load hits all of them. Results are ratios within one run: they are not kept.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tq_core.cache.paged_cache import PagedCache
+from tq_core.codecs.arms import get_arm
+from tq_core.kernels.backend import Backend, get_backend
+from tq_core.shapes import ModelShape
+
+SHAPE = ModelShape(n_layers=1, n_query_heads=9, n_kv_heads=3, head_dim=64)
+Calls = dict[str, dict[str, Any]]
+
+
+class _Recorder:
+    """A backend that keeps the arguments of the last call of every kernel."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.name, self._backend = backend.name, backend
+        self.calls: Calls = {}
+
+    def call(self, kernel: str, **arguments: Any) -> None:
+        self.calls[kernel] = arguments
+        self._backend.call(kernel, **arguments)
+
+
+def decode_step(n_tokens: int, shape: ModelShape = SHAPE) -> Calls:
+    """Arguments of every kernel in one decode step of structured-turbo after ``n_tokens`` tokens.
+
+    ``attend_packed`` is the step itself; ``score_keys`` is its first half alone, for notebooks.
+    """
+    rng = np.random.default_rng(1)
+    recorder = _Recorder(get_backend())
+    cache = PagedCache(shape, get_arm("structured-turbo", window=16), recorder, reserve_tokens=n_tokens + 1)
+
+    def draw(n: int, heads: int) -> np.ndarray:
+        return rng.standard_normal((n, heads, shape.head_dim)).astype(np.float32)
+
+    cache.append(0, draw(n_tokens, shape.n_kv_heads), draw(n_tokens, shape.n_kv_heads))
+    cache.scores(0, draw(1, shape.n_query_heads)[0])
+    cache.attend(0, draw(1, shape.n_query_heads), draw(1, shape.n_kv_heads), draw(1, shape.n_kv_heads))
+    return recorder.calls
+
+
+def _copied(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value.copy() if isinstance(value, np.ndarray) else value for name, value in arguments.items()
+    }
+
+
+def time_calls(
+    calls: Calls, kernels: Sequence[str], backends: Sequence[str], rounds: int = 5
+) -> dict[str, dict[str, float]]:
+    """Median seconds of one call, by kernel and backend; the argument checks in Python are part of it."""
+    ready = [get_backend(name) for name in backends]
+    seconds: dict[str, dict[str, float]] = {}
+    for kernel in kernels:
+        arguments = _copied(calls[kernel])
+        samples: dict[str, list[float]] = {backend.name: [] for backend in ready}
+        for _ in range(rounds + 1):
+            for backend in ready:
+                begun = time.perf_counter()
+                backend.call(kernel, **arguments)
+                samples[backend.name].append(time.perf_counter() - begun)
+        seconds[kernel] = {name: statistics.median(taken[1:]) for name, taken in samples.items()}
+    return seconds
+
+
+def speedups(seconds: Mapping[str, Mapping[str, float]], base: str) -> list[list[object]]:
+    """Rows (backend, speed-up of each kernel over ``base`` as text), for a table."""
+    names = next(iter(seconds.values())).keys()
+    return [[name, *[f"{taken[base] / taken[name]:.2g} x" for taken in seconds.values()]] for name in names]

@@ -1,0 +1,80 @@
+"""The notebooks as committed: their form, their links, their order, nothing of a machine in them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from tq_core.nbtools.lint import problems
+from tq_core.nbtools.normalise import normal_text, notebook_files
+from tq_core.paths import ROOT
+
+FOLDER = ROOT / "notebooks"
+FILES = notebook_files([FOLDER])
+# The notebooks that every version has; more may be between them.
+WANTED = (
+    "00_start_here",
+    "02_math_prototype",
+    "03_one_layer_fixture",
+    "05_tiny_transformer",
+    "06_native_kernels",
+    "07_wasm_kernels",
+    "08_real_model",
+    "12_validation_report",
+)
+INTERACTIVE = ("00_start_here", "02_math_prototype", "03_one_layer_fixture", "08_real_model")
+
+
+def read(path: Path) -> nbformat.NotebookNode:
+    return nbformat.read(path, as_version=4)
+
+
+def test_all_notebooks_are_there() -> None:
+    assert set(WANTED) <= {path.stem for path in FILES}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_committed_form(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert normal_text(text) == text, "run `python -m tq_core.nbtools normalise`"
+    assert problems(read(path)) == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_committed_with_outputs(path: Path) -> None:
+    code = [cell for cell in read(path).cells if cell.cell_type == "code"]
+    assert sum(bool(cell.outputs) for cell in code) >= len(code) / 2
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_links_lead_somewhere(path: Path) -> None:
+    prose = "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")
+    links = re.findall(r"\]\(([^)#]+)\)", prose)
+    assert links
+    missing = [link for link in links if "://" not in link and not (FOLDER / link).exists()]
+    assert missing == []
+
+
+def test_next_and_previous_agree() -> None:
+    follows, precedes = {}, {}
+    for path in FILES:
+        head = read(path).cells[0].source
+        for word, found in (("next", follows), ("previous", precedes)):
+            if match := re.search(word + r": \[[^]]*\]\((\w+)\.ipynb\)", head):
+                found[path.stem] = match[1]
+    stems = [path.stem for path in FILES]
+    assert follows == dict(zip(stems[:-1], stems[1:], strict=True))
+    assert precedes == dict(zip(stems[1:], stems[:-1], strict=True))
+
+
+@pytest.mark.parametrize("stem", INTERACTIVE)
+def test_interactive_cells_keep_a_static_figure_and_a_table(stem: str) -> None:
+    cells = read(FOLDER / f"{stem}.ipynb").cells
+    (cell,) = (c for c in cells if c.cell_type == "code" and "nb.panel(" in c.source)
+    picture, words = (o for o in cell.outputs if o.output_type == "display_data")
+    assert picture.metadata["image/png"]["alt"] == picture.data["text/plain"]
+    assert "<table" in words.data["text/html"]
+    assert not any("widget" in kind for o in cell.outputs for kind in o.data)

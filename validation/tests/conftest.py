@@ -1,0 +1,41 @@
+"""One small run on the tiny model, shared by the tests that look at findings, tables and the report."""
+
+import copy
+
+import pytest
+
+from tq_core.kernels.backend import get_backend
+from tq_core.model.zoo import load_model
+from validation.findings import collect
+from validation.plan import make_plan
+from validation.runner import make_record
+from validation.scenarios import documents_for
+
+
+@pytest.fixture(scope="session")
+def tiny():
+    return load_model("tiny")
+
+
+@pytest.fixture(scope="session")
+def _small_run(tiny):
+    plan = make_plan("tiny", tokens=390, length=200, parity="off", options={"window": 64})
+    documents = documents_for(tiny, plan.tokens, plan.length)
+    return collect(plan, tiny, documents, get_backend(), None)
+
+
+@pytest.fixture
+def findings(_small_run):
+    """Findings of two episodes; a test may change its copy."""
+    return copy.deepcopy(_small_run)
+
+
+@pytest.fixture(scope="session")
+def _small_record(_small_run, tiny):
+    return make_record(_small_run, tiny, "test", "tq validate", "2000-01-01T00:00:00Z", 1.0)
+
+
+@pytest.fixture
+def record(_small_record):
+    """The record of these findings; a test may change its copy."""
+    return copy.deepcopy(_small_record)

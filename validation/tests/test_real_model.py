@@ -1,0 +1,19 @@
+"""The real model through the whole run, on little text; the default run reads ten times as much."""
+
+import pytest
+
+from validation.runner import run
+
+pytestmark = [pytest.mark.model, pytest.mark.slow]
+
+
+def test_smollm2_on_one_short_document():
+    record = run("smollm2", tokens=190, length=192, options={"window": 64}, parity="off")
+    gates = {g["name"]: g for g in record.gates}
+    for name in ("tokens-compressed", "output-changed", "window-exact", "no-shadow", "ledger", "no-op", "kl"):
+        assert gates[name]["status"] == "pass", gates[name]
+    assert gates["negative-control"]["status"] == "pass", "the planted bad arm must not meet the budget"
+    planted, _, rounding = (c["kl_mean"] for c in record.controls)
+    assert rounding < 1e-5 < record.summary["kl_mean"] < planted / 10
+    assert not any("Real model" in reason for reason in record.not_exercised)
+    assert "NOT exercised" not in " ".join(record.verdict)

@@ -1,6 +1,7 @@
 """Command line: ``python -m tq_core.nbtools execute notebooks/ --out DIR`` and ``normalise [--check]``.
 
-Exit 0 when all is well, 1 when a notebook failed or a check found something, 2 for bad input.
+Exit 0 when all is well, 1 when a notebook failed or a check found something, 2 for bad input,
+130 when stopped.
 """
 
 from __future__ import annotations
@@ -108,7 +109,11 @@ def main(arguments: list[str] | None = None) -> int:
         return run_normalise(files, options.check)
     if options.fast:
         os.environ[FAST_VARIABLE] = "1"
-    return run_execute(files, options.out, options.write, options.timeout)
+    try:
+        return run_execute(files, options.out, options.write, options.timeout)
+    except KeyboardInterrupt:
+        _say("stopped; notebooks that had finished are as they should be")
+        return 130
 
 
 if __name__ == "__main__":

@@ -37,6 +37,19 @@ class ThisKernelManager(AsyncKernelManager):
         super().__init__(**{**options, "kernel_spec_manager": ThisInterpreter()})
 
 
+class Client(NotebookClient):
+    """Answers SIGINT and SIGTERM by ending the kernel, as its parent does, and knows that it did."""
+
+    async def _async_cleanup_kernel(self) -> None:
+        if self.km is not None:  # a signal's clean-up and the regular one may both come
+            await super()._async_cleanup_kernel()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a signal ended the kernel."""
+        return getattr(self, "_async_cleanup_kernel_future", None) is not None
+
+
 @dataclass(frozen=True)
 class Outcome:
     """How a run ended; ``failure`` is empty when every cell ran, else it names the cell."""
@@ -64,13 +77,18 @@ def _environment() -> dict[str, str]:
 def _tail(log: IO[bytes]) -> str:
     """The end of what the kernel's process itself wrote to stderr."""
     log.seek(0)
-    return log.read().decode(errors="replace")[-400:].strip() or "none"
+    lines = log.read().decode(errors="replace").splitlines()
+    return (
+        "\n".join(line for line in lines if "over TCP without encryption" not in line)[-400:].strip()
+        or "none"
+    )
 
 
 def execute(path: Path, timeout: int, progress: Progress) -> Outcome:
     """Run every code cell of ``path``, none skipped; ``timeout`` in seconds holds for each cell.
 
-    A cell that raises, hangs or takes the kernel down ends the run and is named in the outcome.
+    A cell that raises, hangs or takes the kernel down ends the run and is named in the outcome. Raises
+    KeyboardInterrupt when the process was told to stop; the kernel has ended then.
     """
     notebook = nbformat.read(path, as_version=4)
     code = [i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
@@ -86,7 +104,7 @@ def execute(path: Path, timeout: int, progress: Progress) -> Outcome:
         done = code.index(cell_index) + 1
         progress(f"{path.stem}  cell {done}/{len(code)}  {took:6.1f} s  {_first_line(cell)}")
 
-    client = NotebookClient(
+    client = Client(
         notebook,
         kernel_manager_class=ThisKernelManager,
         kernel_name="python3",
@@ -111,8 +129,13 @@ def execute(path: Path, timeout: int, progress: Progress) -> Outcome:
         failure = f"the kernel died (native code crashed, or memory ran out); its last words: {_tail(log)}"
     except RuntimeError as error:  # the kernel never came up
         failure = f"{error}; its last words: {_tail(log)}"
+    except AssertionError:  # the client's own, when a signal took its connection away
+        if not client.stopped:
+            raise
     finally:
         log.close()
+    if client.stopped:
+        raise KeyboardInterrupt
     if failure:
         where = f"cell {current + 1}, {_first_line(notebook.cells[current])!r}" if current >= 0 else "start"
         failure = f"{path.name}: {where}: {failure}"

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from tq_core.nbtools.normalise import MACHINE_TAG, tags
+from tq_core.paths import ROOT
 
 MAX_CODE_LINES = 12
 MAX_OUTPUT_BYTES = 150_000
 MAX_CELLS = 45
 SETUP = "from tq_core.show import nb\n\nnb.setup()"
 # Homes and temporary folders; a path below them names somebody's machine.
-_PATHS = re.compile(r"(?:/home/|/root/|/Users/|/tmp/|/work/|[A-Z]:\\\\)[\w.-]")
+_PATHS = re.compile(r"(?:/home/|/root/|/Users/|/tmp/|[A-Z]:\\\\)[\w.-]")
 _ADDRESS = re.compile(r"\bat 0x[0-9a-f]{6,}")
 
 
@@ -41,6 +42,8 @@ def _cell_problems(cell: Any) -> Iterator[str]:
         for pattern, what in ((_PATHS, "an absolute path"), (_ADDRESS, "a memory address")):
             if match := pattern.search(shown):
                 yield f"an output holds {what}: {shown[match.start() : match.start() + 40]!r}"
+        if str(ROOT) in shown:
+            yield "an output holds the path of this source tree"
         host = socket.gethostname()
         if len(host) > 4 and host in shown and MACHINE_TAG not in tags(cell):
             yield "an output holds this machine's name"

@@ -101,9 +101,9 @@ def test_unknown_names_and_empty_lists_are_refused():
     ("flags", "wanted"),
     [
         (set(), {"numpy", "native-scalar"}),
-        ({"avx2"}, {"numpy", "native-scalar", "native-avx2"}),
+        ({"avx2", "f16c"}, {"numpy", "native-scalar", "native-avx2"}),
         (
-            {"avx2", "avx512f", "avx512bw", "avx512vl", "avx512dq"},
+            {"avx2", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512dq"},
             {"numpy", "native-scalar", "native-avx2", "native-avx512"},
         ),
     ],

@@ -175,22 +175,29 @@ def test_a_wrong_tensor_is_named() -> None:
 
 
 def test_it_finds_values_from_far_back(model: TinyModel) -> None:
-    episodes = [make_episode(seed, 1024, 48, 16) for seed in (101, 102)]
+    episodes = [make_episode(seed, 1024, 12, 8) for seed in range(101, 107)]
     score = score_retrieval(model, lambda: ExactCache(model.shape), episodes)
     assert max(score.distances) > 800
     assert score.accuracy > 0.9, score
 
 
+def _log_softmax(logits: np.ndarray) -> np.ndarray:
+    shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
 @pytest.mark.slow
-def test_two_bits_hurt_and_four_do_not(model: TinyModel) -> None:
+def test_two_bits_move_the_answers_and_four_hardly(model: TinyModel) -> None:
+    """KL of the answer tokens' distributions; the share of right answers is too coarse to tell the arms apart."""
     if get_backend().name == "numpy":
         pytest.skip("not exercised: no native backend, and numpy takes minutes")
-    episodes = [make_episode(seed, 1024, 48, 16) for seed in (103, 104, 105)]
-    scores = {}
-    for bits in (2, 4):
-        arm = get_arm("structured-turbo", key_bits=bits, value_bits=bits)
-        scores[bits] = score_retrieval(model, lambda arm=arm: PagedCache(model.shape, arm), episodes)
-    exact = score_retrieval(model, lambda: ExactCache(model.shape), episodes)
-    assert exact.accuracy > 0.95
-    assert scores[4].accuracy > exact.accuracy - 0.03
-    assert scores[2].accuracy < exact.accuracy - 0.1
+    divergence: dict[int, list[float]] = {2: [], 4: []}
+    for episode in (make_episode(seed, 1024, 48, 16) for seed in (103, 104, 105)):
+        at = [query.position + i for query in episode.queries for i in (0, 1)]
+        exact = _log_softmax(model.forward(episode.tokens, ExactCache(model.shape)))[at]
+        for bits, found in divergence.items():
+            arm = get_arm("structured-turbo", key_bits=bits, value_bits=bits, window=0)
+            coded = _log_softmax(model.forward(episode.tokens, PagedCache(model.shape, arm)))[at]
+            found.append(float((np.exp(exact) * (exact - coded)).sum(axis=-1).mean()))
+    assert np.mean(divergence[4]) < 0.01, divergence
+    assert np.mean(divergence[2]) > 5 * np.mean(divergence[4]), divergence

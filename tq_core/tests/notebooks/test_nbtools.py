@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +92,7 @@ def test_consecutive_streams_are_one() -> None:
         (with_outputs(stream("careful", "stderr")), "wrote to stderr"),
         (with_outputs(stream("x" * 200_000)), "at most 150000"),
         (with_outputs(stream("in /home/someone/x.py")), "an absolute path"),
+        (with_outputs(stream(f"in {ROOT}")), "the path of this source tree"),
         (with_outputs(stream("<f at 0x7f1234567890>")), "a memory address"),
         (with_outputs(v4.new_output("error", ename="ValueError", evalue="", traceback=[])), "is an error"),
     ],
@@ -143,6 +146,30 @@ def test_bad_input_is_exit_2(tmp_path: Path) -> None:
         with pytest.raises(SystemExit) as stop:
             main(["execute", *paths])
         assert stop.value.code == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_stopping_ends_the_kernel_and_starts_no_other(tmp_path: Path, how: signal.Signals) -> None:
+    write(
+        tmp_path,
+        "a.ipynb",
+        "import os; open('pid', 'w').write(str(os.getpid()))\nimport time; time.sleep(60)",
+    )
+    write(tmp_path, "b.ipynb", "open('second', 'w')")
+    command = [sys.executable, "-m", "tq_core.nbtools", "execute", str(tmp_path)]
+    run = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not (pid := tmp_path / "pid").exists() or not pid.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    run.send_signal(how)
+    said, _ = run.communicate(timeout=30)
+    assert run.returncode == 130, said
+    assert "stopped" in said
+    assert not (tmp_path / "second").exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
 
 
 @pytest.mark.slow

@@ -18,7 +18,9 @@ ANSWER_SECONDS = 300.0
 class LineProcess:
     """``label`` names the child in errors. Raises BackendError when it cannot be started."""
 
-    def __init__(self, label: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, label: str, command: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> None:
         self._label = label
         try:
             self._process = subprocess.Popen(
@@ -46,6 +48,11 @@ class LineProcess:
         if "error" in reply:
             raise BackendError(f"{self._label}: {reply['error']}")
         return reply
+
+    @property
+    def alive(self) -> bool:
+        """Whether the child still runs."""
+        return self._process.poll() is None
 
     def close(self) -> None:
         """End the child: close its input, and kill it if that is not enough. Safe to call twice."""

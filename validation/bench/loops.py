@@ -34,7 +34,8 @@ def repeat_source(kernel: Kernel, target: str) -> str:
     """C++ of one repeating function."""
     parameters = kernel.c_parameters()
     names = [
-        "pages + size_t((first_layer + call) % n_layers) * p" if name == "pages" else name for _, name in parameters
+        "pages + size_t((first_layer + call) % n_layers) * p" if name == "pages" else name
+        for _, name in parameters
     ]
     declared = ", ".join(f"{ctype} {name}" for ctype, name in parameters)
     return (

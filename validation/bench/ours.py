@@ -18,6 +18,8 @@ from validation.bench.world import F32, World, draw
 
 ORACLE_TOKENS_MAX, SCALAR_TOKENS_MAX = 8192, 1024  # there to be compared with, not to be fast
 
+CHECK_TOKENS_MAX = 8192
+
 
 @dataclass
 class Entry:
@@ -47,7 +49,14 @@ def step_arrays(world: World) -> dict[str, np.ndarray]:
 
 def _common(world: World) -> list[np.ndarray]:
     keys, values = (world.rotations[side] for side in ("key", "value"))
-    arrays = [world.queries, keys.signs, values.signs, keys.hadamard, world.widths("key"), world.widths("value")]
+    arrays: list[np.ndarray] = [
+        world.queries,
+        keys.signs,
+        values.signs,
+        keys.hadamard,
+        world.widths("key"),
+        world.widths("value"),
+    ]
     arrays += [world.books.levels, world.books.scale, world.tables, world.layout.words, world.pool]
     return [np.ascontiguousarray(a).reshape(-1) for a in arrays[:-1]] + [arrays[-1]]
 
@@ -82,22 +91,38 @@ def oracle_step(world: World, target: str) -> tuple[Burst, F32]:
     return rotating(run, world.layers), made[-1]
 
 
-def half_step(world: World, target: str, layers: int, threads: int) -> tuple[Burst, F32]:
-    """Attention over float16 rows with the benchmark's own kernel; see cpp/bench/half_attention.h for the layout."""
-    shape, t = world.shape, world.tokens
-    queries, keys, values = draw(shape, t)
-    h, d = shape.n_kv_heads, shape.head_dim
+def half_data(world: World, layers: int) -> list[np.ndarray]:
+    """Keys and values as float16 in the layout of cpp/bench/half_attention.h, each (layers * n_kv_heads * n_tokens * head_dim,)."""
+    (_, keys, values), t = draw(world.shape, world.tokens), world.tokens
+    h, d = world.shape.n_kv_heads, world.shape.head_dim
     k = keys.astype(np.float16).reshape(t // 32, 32, h, d).transpose(2, 0, 3, 1)
     v = values.astype(np.float16).reshape(t // 128, 128, h, d // 64, 64).transpose(2, 0, 3, 1, 4)
     stacks = [np.empty((layers, h, t * d), np.float16) for _ in range(2)]
     for stack, x in zip(stacks, (k, v)):
         stack[:] = x.reshape(h, t * d)
-    out = np.zeros(queries.shape, np.float32)
-    arrays = [queries.reshape(-1), *(s.reshape(-1).view(np.uint16) for s in stacks), out.reshape(-1)]
+    return [stack.reshape(-1).view(np.uint16) for stack in stacks]
+
+
+def half_step(
+    world: World, target: str, data: list[np.ndarray], layers: int, threads: int
+) -> tuple[Burst, F32]:
+    """Attention over float16 rows with the benchmark's own kernel."""
+    out = np.zeros(world.queries.shape, np.float32)
+    arrays = [world.queries.reshape(-1), *data, out.reshape(-1)]
     attend = getattr(load_bench(), target).half_attend
 
     def run(calls: int, first: int) -> None:
-        attend(calls, first, layers, threads, *arrays, *queries.shape, h, t, world.scale)
+        attend(
+            calls,
+            first,
+            layers,
+            threads,
+            *arrays,
+            *out.shape,
+            world.shape.n_kv_heads,
+            world.tokens,
+            world.scale,
+        )
 
     return rotating(run, layers), out
 
@@ -118,7 +143,9 @@ def decode_entries(world: World, cell: Cell, half_layers: int) -> list[Entry]:
     entries = []
 
     def add(name: str, burst: Burst, payload: int, checked: str, **facts: Any) -> None:
-        entries.append(Entry(Timed(name, burst), "decode step", payload, cell.tokens, {"checked": checked, **facts}))
+        entries.append(
+            Entry(Timed(name, burst), "decode step", payload, cell.tokens, {"checked": checked, **facts})
+        )
 
     want = {kind: expected(world, kind, backend) for kind in ("exact", "fast")}
     chosen = [(best, "exact"), (best, "fast")] + [("avx2", k) for k in want if "avx2" in targets[:-1]]
@@ -134,15 +161,28 @@ def decode_entries(world: World, cell: Cell, half_layers: int) -> list[Entry]:
         burst, y = oracle_step(world, best)
         burst(1)
         error = relative_error(y, want["exact"])
-        add(f"f32-oracle@native-{best}", burst, world.payload_bytes, f"relative error {error:.1e} to exact", backend=f"native-{best}")
-    for target in FLOAT_TARGETS:
-        if target in targets:
-            burst, y = half_step(world, target, half_layers, cell.threads)
+        add(
+            f"f32-oracle@native-{best}",
+            burst,
+            world.payload_bytes,
+            f"relative error {error:.1e} to exact",
+            backend=f"native-{best}",
+        )
+    float_targets = [target for target in FLOAT_TARGETS if target in targets]
+    data = half_data(world, half_layers) if float_targets else []
+    for target in float_targets:
+        burst, y = half_step(world, target, data, half_layers, cell.threads)
+        checked = "not compared"
+        if cell.tokens <= CHECK_TOKENS_MAX:
             burst(1)
-            error = relative_error(y, plain_attention(world))
-            nbytes = 4 * cell.tokens * cell.shape.n_kv_heads * cell.shape.head_dim
-            add(f"own-fp16@{target}", burst, nbytes, f"relative error {error:.1e} to float32", backend=f"native-{target}")
+            checked = f"relative error {relative_error(y, plain_attention(world)):.1e} to float32"
+        add(f"own-fp16@{target}", burst, half_bytes(cell), checked, backend=f"native-{target}")
     return entries
+
+
+def half_bytes(cell: Cell) -> int:
+    """Bytes of a layer's keys and values as float16."""
+    return 4 * cell.tokens * cell.shape.n_kv_heads * cell.shape.head_dim
 
 
 def plain_attention(world: World) -> F32:

@@ -30,7 +30,7 @@ def scan_entries(world: World) -> list[Entry]:
     """All key scores, and all value sums, over packed pages, on every vector target."""
     heads, d = world.queries.shape
     random = np.random.default_rng(7)
-    query = random.integers(-QUERY_MAX, QUERY_MAX, (heads, d), np.int16)
+    query = random.integers(-int(QUERY_MAX), int(QUERY_MAX), (heads, d)).astype(np.int16)
     step = np.full(heads, 1e-6, np.float32)
     scores = np.zeros((heads, world.tokens), np.float32)
     weights = random.dirichlet(np.ones(world.tokens), heads).astype(np.float32)
@@ -39,14 +39,18 @@ def scan_entries(world: World) -> list[Entry]:
         for side in ("key", "value"):
             stored = {k: v for k, v in world.stored(side).items() if k != "pages"}
             if side == "key":
-                burst = repeated("score_keys", target, world.tables, query=query, step=step, scores=scores, **stored)
+                burst = repeated(
+                    "score_keys", target, world.tables, query=query, step=step, scores=scores, **stored
+                )
             else:
                 out = np.zeros((heads, d), np.float32)
                 burst = repeated("sum_values", target, world.tables, weights=weights, out=out, **stored)
             per_page = world.shape.n_kv_heads * (streams[f"{side}_codes"] + streams[f"{side}_scales"])
             nbytes = per_page * world.tokens // world.layout.page_tokens
             timed = Timed(f"{side}-scan@native-{target}", burst)
-            entries.append(Entry(timed, f"{side} scan", nbytes, world.tokens, {"backend": f"native-{target}"}))
+            entries.append(
+                Entry(timed, f"{side} scan", nbytes, world.tokens, {"backend": f"native-{target}"})
+            )
     return entries
 
 
@@ -96,7 +100,9 @@ def query_entries(world: World, target: str) -> list[Entry]:
     soft = repeated("softmax", target, scores=scores, n_tokens=world.tokens)
     return [
         Entry(Timed(f"rotate-queries@native-{target}", turn), "query", world.queries.nbytes, 1, backend),
-        Entry(Timed(f"quantize-queries@native-{target}", quantize), "query", world.queries.nbytes, 1, backend),
+        Entry(
+            Timed(f"quantize-queries@native-{target}", quantize), "query", world.queries.nbytes, 1, backend
+        ),
         Entry(Timed(f"softmax@native-{target}", soft), "softmax", scores.nbytes, world.tokens, backend),
     ]
 
@@ -119,7 +125,9 @@ def window_entry(world: World, target: str) -> Entry:
         scale=world.scale,
     )  # fmt: skip
     nbytes = layout.payload_bytes * count
-    return Entry(Timed(f"window-fp16@native-{target}", burst), "window", nbytes, n, {"backend": f"native-{target}"})
+    return Entry(
+        Timed(f"window-fp16@native-{target}", burst), "window", nbytes, n, {"backend": f"native-{target}"}
+    )
 
 
 def overhead_entries(world: World, target: str) -> list[Entry]:
@@ -151,7 +159,9 @@ def overhead_entries(world: World, target: str) -> list[Entry]:
             backend.call("attend_packed", **arguments)
 
     return [
-        Entry(Timed("page-allocation", allocate), "allocator", world.layout.page_bytes, world.layout.page_tokens),
+        Entry(
+            Timed("page-allocation", allocate), "allocator", world.layout.page_bytes, world.layout.page_tokens
+        ),
         Entry(Timed("python-call-bare", bare), "call overhead", 0, 1),
         Entry(Timed("python-call-checked", checked), "call overhead", 0, 1),
     ]

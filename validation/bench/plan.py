@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 KIB, MIB = 1024, 1024 * 1024
@@ -63,7 +63,8 @@ class Plan:
     parts: bool = True
     wasm: bool = True
     peers: bool = True
-    peer_names: tuple[str, ...] = field(default=())  # empty: all
+    peer_threads: tuple[int, ...] = (1, 2)  # thread counts at which peers are asked too
+    peer_names: tuple[str, ...] = ()  # empty: all
 
     def cells(self) -> Iterator[Cell]:
         """Every cell, the reference's first: a run that is cut short has measured what matters."""
@@ -75,7 +76,9 @@ class Plan:
             for state in self.states
         ]
         order = [*sorted({c.tokens for c in made}, key=lambda t: (t < REFERENCE_TOKENS, t))]
-        return iter(sorted(made, key=lambda c: (c.shape.name != REFERENCE_SHAPE, c.threads, order.index(c.tokens))))
+        return iter(
+            sorted(made, key=lambda c: (c.shape.name != REFERENCE_SHAPE, c.threads, order.index(c.tokens)))
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able form."""
@@ -102,14 +105,15 @@ QUICK = Plan(
     repeats=REPEATS_MIN,
     sample_seconds=0.003,
     call_limit=0.15,
-    time_limit=80.0,
+    time_limit=75.0,
+    peer_threads=(1,),
     bandwidth_bytes=256 * MIB,
 )
 
 
 def layers_for(state: str, layer_bytes: int, cold_bytes: int, cache_bytes: int) -> int:
-    """Layers to rotate over: one when warm, else enough to exceed both limits, and at least two."""
+    """Layers to rotate over: one when warm, else enough to exceed both limits together."""
     if state == "warm":
         return 1
     wanted = max(cold_bytes, COLD_CACHES * cache_bytes)
-    return max(2, -(-wanted // max(1, layer_bytes)))
+    return -(-wanted // layer_bytes)

@@ -80,7 +80,11 @@ def calibrate(contestant: Contestant, sample_seconds: float, call_limit: float) 
     try:
         first = contestant.sample(1)
         if first > call_limit * 1e9:
-            return Samples(contestant.name, 0, reason=f"one call takes {first / 1e9:.2f} s, the limit is {call_limit:g} s")
+            return Samples(
+                contestant.name,
+                0,
+                reason=f"one call takes {first / 1e9:.2f} s, the limit is {call_limit:g} s",
+            )
         # The first burst may still compile or fault pages in; the second says how long a call takes.
         second = contestant.sample(calls_per_burst(first, sample_seconds / 4))
     except Exception as error:

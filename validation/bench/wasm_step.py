@@ -10,7 +10,7 @@ import base64
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ class Program:
     output: tuple[int, int]  # address and bytes
 
 
-def _call(name: str, at: dict[str, int], sizes: dict[str, int], scalars: dict[str, float]) -> Operation:
+def _call(name: str, at: dict[str, int], sizes: dict[str, int], scalars: Mapping[str, float]) -> Operation:
     kernel = KERNELS[name]
     values = [at[a.name] for a in kernel.args] + [sizes[s] for s in kernel.sizes]
     return ["call", name, [*values, *(scalars[s.name] for s in kernel.scalars)]]
@@ -58,7 +58,7 @@ def program(world: World, heap_base: int) -> Program:
     for array, value in zip(state, (-np.inf, 0.0, 0.0)):
         array[:] = value
     fresh = np.concatenate(state)
-    arrays = {
+    arrays: dict[str, np.ndarray] = {
         "x": world.queries, "levels": world.books.levels, "book_scale": world.books.scale, "pages": world.tables,
         "layout": world.layout.words, "pool": world.pool, "state": fresh, "fresh": fresh, "plain": made["outs"],
         **{name: made[name] for name in ("rotated", "query", "step", "y")},
@@ -78,7 +78,10 @@ def program(world: World, heap_base: int) -> Program:
         return _call("rotate", where, {"n": n, "d": d, "m": order}, {"inverse": inverse, "scale": unit})
 
     quantize = _call(
-        "quantize_query", {**at, "x": at["rotated"]}, {"q": heads, "d": d}, {"scale": world.scale, "limit": float(QUERY_MAX)}
+        "quantize_query",
+        {**at, "x": at["rotated"]},
+        {"q": heads, "d": d},
+        {"scale": world.scale, "limit": float(QUERY_MAX)},
     )
     merge = _call(
         "merge_states", {"peaks": at["state"], "totals": totals_at, "outs": at["plain"], "y": at["y"]},
@@ -91,18 +94,35 @@ def program(world: World, heap_base: int) -> Program:
         for c in range(chunks):
             table = at["pages"] + 4 * (layer * world.tables.shape[1] + c * CHUNK_PAGES)
             where = {"pages": table, "peak": at["state"] + 4 * c * heads, "total": totals_at + 4 * c * heads}
-            sizes = {"q": heads, "d": d, "g": d // 16, "w": len(world.books.scale), "p": world.tables.shape[1], "b": world.pool.size}
-            scalars = {"n_kv_heads": world.shape.n_kv_heads, "n_tokens": min(per, world.tokens - c * per), "small": 0}
-            ops.append(_call("attend_packed", {**at, **where, "out": outs_at + 4 * c * heads * d}, sizes, scalars))
+            sizes = {
+                "q": heads,
+                "d": d,
+                "g": d // 16,
+                "w": len(world.books.scale),
+                "p": world.tables.shape[1],
+                "b": world.pool.size,
+            }
+            scalars = {
+                "n_kv_heads": world.shape.n_kv_heads,
+                "n_tokens": min(per, world.tokens - c * per),
+                "small": 0,
+            }
+            ops.append(
+                _call("attend_packed", {**at, **where, "out": outs_at + 4 * c * heads * d}, sizes, scalars)
+            )
         steps.append([*ops, rotate(outs_at, at["plain"], "value", chunks * heads, 1), merge])
     writes = list(zip(placed.addresses, flat.values()))
     return Program(writes, steps, placed.end, (at["y"], made["y"].nbytes))
 
 
-def host_runner(world: World, host_name: str, target: str) -> tuple[Callable[[int], None], Callable[[], bytes]]:
-    """(burst, output) on a Python host. Raises BackendError or KernelError."""
+def host_runner(
+    world: World, host_name: str, target: str
+) -> tuple[Callable[[int], None], Callable[[], bytes], Callable[[], None]]:
+    """(burst, output, close) on a Python host. Raises BackendError or KernelError."""
     host = get_host(host_name)
-    instance = host.load(read_module(target, host.command, module_dir(), KERNELS), KERNELS, f"wasm-{target}@{host_name}")
+    instance = host.load(
+        read_module(target, host.command, module_dir(), KERNELS), KERNELS, f"wasm-{target}@{host_name}"
+    )
     made = program(world, instance.heap_base)
     instance.grow(made.memory_bytes)
     for address, data in made.writes:
@@ -112,7 +132,12 @@ def host_runner(world: World, host_name: str, target: str) -> tuple[Callable[[in
     for ops in made.steps:
         (_, to, source, _), *calls = ops
         pending = [(to, data_at[source])]  # the copy travels with the first call
-        steps.append([(pending if i == 0 else [], KERNELS[name], tuple(values)) for i, (_, name, values) in enumerate(calls)])
+        steps.append(
+            [
+                (pending if i == 0 else [], KERNELS[name], tuple(values))
+                for i, (_, name, values) in enumerate(calls)
+            ]
+        )
 
     def burst(calls: int) -> None:
         nonlocal position
@@ -121,7 +146,7 @@ def host_runner(world: World, host_name: str, target: str) -> tuple[Callable[[in
                 instance.transact(writes, kernel, values, [])
             position += 1
 
-    return burst, lambda: instance.transact([], None, (), [made.output])[0].tobytes()
+    return burst, lambda: instance.transact([], None, (), [made.output])[0].tobytes(), instance.close
 
 
 class NodeContestant:
@@ -143,7 +168,13 @@ class NodeContestant:
                 for _, data in made.writes:
                     file.write(data.data)
             ranges = [[address, data.nbytes] for address, data in made.writes]
-            prepared = {"op": "prepare", "data": str(path), "ranges": ranges, "memory": made.memory_bytes, "steps": made.steps}
+            prepared = {
+                "op": "prepare",
+                "data": str(path),
+                "ranges": ranges,
+                "memory": made.memory_bytes,
+                "steps": made.steps,
+            }
             self._child.ask(prepared)
         self._output = made.output
 
@@ -152,13 +183,17 @@ class NodeContestant:
 
     def output(self) -> bytes:
         address, nbytes = self._output
-        return base64.b64decode(self._child.ask({"op": "read", "address": address, "nbytes": nbytes})["bytes"])
+        return base64.b64decode(
+            self._child.ask({"op": "read", "address": address, "nbytes": nbytes})["bytes"]
+        )
 
     def close(self) -> None:
         self._child.close()
 
 
-def wasm_entries(world: World, want: bytes, target: str, cold: bool) -> tuple[list[Entry], list[Missing], list[Callable[[], None]]]:
+def wasm_entries(
+    world: World, want: bytes, target: str, cold: bool
+) -> tuple[list[Entry], list[Missing], list[Callable[[], None]]]:
     """(contestants, what is missing and why, what to call afterwards). ``want`` is the native step's output."""
     entries: list[Entry] = []
     missing: list[Missing] = []
@@ -178,7 +213,8 @@ def wasm_entries(world: World, want: bytes, target: str, cold: bool) -> tuple[li
             missing.append((name, "decode step", "its memory is behind a pipe: measured warm only"))
             continue
         try:
-            burst, output = host_runner(world, status.name, target)
+            burst, output, close = host_runner(world, status.name, target)
+            closers.append(close)
             burst(1)
             add(name, Timed(name, burst), output(), status.version)
         except TqError as error:

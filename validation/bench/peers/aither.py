@@ -34,7 +34,9 @@ def prepare(name: str, work: Work) -> Prepared | str:
     def stored(x: Any) -> tuple[torch.Tensor, torch.Tensor]:
         packed, norms = codec.encode(torch.from_numpy(x.swapaxes(0, 1).copy()))
         blocks = work.tokens // BLOCK_TOKENS
-        return packed.reshape(blocks, BLOCK_TOKENS, work.n_kv_heads, -1), norms.reshape(blocks, BLOCK_TOKENS, work.n_kv_heads)
+        return packed.reshape(blocks, BLOCK_TOKENS, work.n_kv_heads, -1), norms.reshape(
+            blocks, BLOCK_TOKENS, work.n_kv_heads
+        )
 
     keys, values = stored(work.keys), stored(work.values)
     query = torch.from_numpy(work.queries)[None]

@@ -69,6 +69,11 @@ class Peer:
         """One request, one answer."""
         return self._child.ask(request)
 
+    @property
+    def alive(self) -> bool:
+        """Whether the child still runs."""
+        return self._child.alive
+
     def close(self) -> None:
         """End the child."""
         self._child.close()
@@ -95,7 +100,9 @@ def request_for(name: str, cell: Cell, cold_bytes: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def prepare(peer: Peer, cell: Cell, cold_bytes: int, names: tuple[str, ...]) -> Iterator[Entry | tuple[str, str, str]]:
+def prepare(
+    peer: Peer, cell: Cell, cold_bytes: int, names: tuple[str, ...]
+) -> Iterator[Entry | tuple[str, str, str]]:
     """Entries of a cell, or (name, task, reason) of those that cannot be measured."""
     for name, task in peer.contestants:
         if names and name not in names:

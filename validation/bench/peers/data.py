@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -37,7 +37,6 @@ class Work:
     threads: int
     cold_bytes: int  # 0: one layer, else rotate over layers that exceed this together
     seed: int
-    _memo: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, request: dict[str, Any]) -> Work:
@@ -65,25 +64,32 @@ class Work:
         """(n_kv_heads, query heads per KV head, head_dim): the heads that share keys are rows of one product."""
         return self.queries.reshape(self.n_kv_heads, -1, self.head_dim)
 
-    @property
+    @cached_property
     def keys(self) -> F32:
         """(n_kv_heads, n_tokens, head_dim), contiguous"""
         return np.ascontiguousarray(self._drawn[1].swapaxes(0, 1))
 
-    @property
+    @cached_property
     def values(self) -> F32:
         """(n_kv_heads, n_tokens, head_dim), contiguous"""
         return np.ascontiguousarray(self._drawn[2].swapaxes(0, 1))
 
     def layers(self, layer_bytes: int) -> int:
         """Layers to rotate over, each of ``layer_bytes``."""
-        return max(2, -(-self.cold_bytes // layer_bytes)) if self.cold_bytes else 1
+        return -(-self.cold_bytes // layer_bytes) if self.cold_bytes else 1
 
-    def compare(self, got: F32) -> str:
-        """Largest difference to float32 attention over the same vectors, relative to the largest magnitude."""
+    @cached_property
+    def expected(self) -> F32:
+        """float32 attention over the vectors, (n_query_heads, head_dim)"""
         scores = np.matmul(self.folded, self.keys.swapaxes(1, 2)) * np.float32(self.scale)
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         weights /= weights.sum(-1, keepdims=True)
-        want = np.matmul(weights, self.values).reshape(self.queries.shape)
-        error = float(np.abs(np.asarray(got, np.float32).reshape(want.shape) - want).max() / np.abs(want).max())
+        return np.matmul(weights, self.values).reshape(self.queries.shape)
+
+    def compare(self, got: F32) -> str:
+        """Largest difference to ``expected``, relative to the largest magnitude."""
+        want = self.expected
+        error = float(
+            np.abs(np.asarray(got, np.float32).reshape(want.shape) - want).max() / np.abs(want).max()
+        )
         return f"relative error {error:.1e} to float32"

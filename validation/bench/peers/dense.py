@@ -20,7 +20,9 @@ def versions() -> dict[str, Any]:
         return found
     for pool in threadpool_info():
         if pool["user_api"] == "blas":
-            found["numpy BLAS"] = f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')}".strip()
+            found["numpy BLAS"] = (
+                f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')}".strip()
+            )
     return found
 
 

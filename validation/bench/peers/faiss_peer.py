@@ -10,7 +10,7 @@ import numpy as np
 from validation.bench.peers.data import Prepared, Work
 
 TOP = 10
-TRAIN_ROWS = 4096
+TRAIN_ROWS = 2048
 CONTESTANTS = [
     ["faiss-pq4-fastscan-top10", "key scan"],
     ["faiss-sq4-top10", "key scan"],
@@ -36,12 +36,15 @@ def prepare(name: str, work: Work) -> Prepared | str:
     faiss.omp_set_num_threads(work.threads)
     queries = np.ascontiguousarray(work.folded)
     first = []
+    trained = _index(name, work.head_dim)
+    trained.train(work.keys[0, :TRAIN_ROWS])  # the heads' vectors are drawn alike, so one training serves all
     for keys in work.keys:
-        index = _index(name, work.head_dim)
-        index.train(keys[:TRAIN_ROWS])
+        index = faiss.clone_index(trained)
         index.add(keys)
         first.append(index)
-    nbytes = sum(index.ntotal * index.sa_code_size() if hasattr(index, "sa_code_size") else 0 for index in first)
+    nbytes = sum(
+        index.ntotal * index.sa_code_size() if hasattr(index, "sa_code_size") else 0 for index in first
+    )
     nbytes = nbytes or work.n_kv_heads * work.tokens * work.head_dim // 2
     layers = [first] + [[faiss.clone_index(i) for i in first] for _ in range(work.layers(nbytes) - 1)]
 

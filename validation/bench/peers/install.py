@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import venv
 from pathlib import Path
 
@@ -20,10 +21,11 @@ ROOT = Path(__file__).resolve().parents[3]
 VENV = ROOT / ".venv-bench"
 BUILD = ROOT / "build" / "bench-peers"
 GGML_BUILD = BUILD / "ggml-build"
-DRIVER = GGML_BUILD / "libtq_bench_ggml.so"
+DRIVER = GGML_BUILD / f"libtq_bench_ggml.{'dylib' if sys.platform == 'darwin' else 'so'}"
 PACKAGES = ("numpy", "threadpoolctl", "torch==2.13.0", "faiss-cpu", "turbovec", "aither-kvcache")
 SOURCE_PACKAGE = "llama-cpp-python"
 SOURCE_VERSION = "0.3.36"
+SOURCE = BUILD / f"ggml-of-{SOURCE_PACKAGE}-{SOURCE_VERSION}"
 GGML = "vendor/llama.cpp/ggml/"
 
 
@@ -34,7 +36,7 @@ def python_of(folder: Path) -> Path:
 
 def ggml_version() -> str:
     """Version in the CMake file of the ggml that was built, with the package it came in."""
-    path = BUILD / "src" / GGML / "CMakeLists.txt"
+    path = SOURCE / "CMakeLists.txt"
     if not path.exists():
         return "unknown"
     numbers = re.findall(r"set\(GGML_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)\)", path.read_text())
@@ -69,10 +71,14 @@ def build_ggml(python: Path, jobs: int) -> None:
     archive = BUILD / f"{SOURCE_PACKAGE.replace('-', '_')}-{SOURCE_VERSION}.tar.gz"
     if not archive.exists():
         wanted = f"{SOURCE_PACKAGE}=={SOURCE_VERSION}"
-        _run(python, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", SOURCE_PACKAGE, "-d", BUILD, wanted)
-    unpack(archive, BUILD / "src")
+        download = ("download", "-q", "--no-deps", "--no-binary", SOURCE_PACKAGE, "-d", BUILD, wanted)
+        _run(python, "-m", "pip", *download)
+    if not SOURCE.exists():
+        with tempfile.TemporaryDirectory(dir=BUILD) as work:  # a source that is there is there whole
+            unpack(archive, Path(work))
+            (Path(work) / GGML).rename(SOURCE)
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-    _run("cmake", "-S", source, "-B", GGML_BUILD, *generator, f"-DGGML_SOURCE={BUILD / 'src' / GGML}")
+    _run("cmake", "-S", source, "-B", GGML_BUILD, *generator, f"-DGGML_SOURCE={SOURCE}")
     _run("cmake", "--build", GGML_BUILD, "-j", str(jobs))
 
 
@@ -86,10 +92,12 @@ def main(arguments: list[str] | None = None) -> int:
         venv.create(options.venv, with_pip=True)
     missing = []
     for package in PACKAGES:  # one by one, so that one that cannot be had does not stop the others
+        print(f"bench-peers: {package}", flush=True)
         try:
             _run(python, "-m", "pip", "install", "-q", package)
         except subprocess.CalledProcessError:
             missing.append(package)
+    print("bench-peers: ggml, built here; takes minutes the first time", flush=True)
     try:
         build_ggml(python, options.jobs)
     except (OSError, subprocess.CalledProcessError, tarfile.TarError) as error:

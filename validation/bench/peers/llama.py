@@ -37,7 +37,14 @@ def _load() -> Any:
         library = ctypes.CDLL(str(DRIVER))
         floats, i64 = ctypes.POINTER(ctypes.c_float), ctypes.c_int64
         library.tqb_make.restype = ctypes.c_void_p
-        library.tqb_make.argtypes = [*[ctypes.c_int] * 3, *[i64] * 4, ctypes.c_int, ctypes.c_float, *[floats] * 3]
+        library.tqb_make.argtypes = [
+            *[ctypes.c_int] * 3,
+            *[i64] * 4,
+            ctypes.c_int,
+            ctypes.c_float,
+            *[floats] * 3,
+            ctypes.c_void_p,
+        ]
         library.tqb_run.argtypes = library.tqb_out.argtypes = [ctypes.c_void_p]
         library.tqb_stored_bytes.argtypes = library.tqb_free.argtypes = [ctypes.c_void_p]
         library.tqb_out.restype, library.tqb_stored_bytes.restype = floats, ctypes.c_size_t
@@ -57,15 +64,15 @@ class _Steps:
         codes = [library.tqb_type(t.encode()) for t in types]
         sizes = (work.head_dim, work.n_query_heads, work.n_kv_heads, work.tokens, work.threads)
 
-        def make() -> int:
-            made = library.tqb_make(flash, *codes, *sizes, work.scale, *pointers)
+        def make(like: int | None = None) -> int:
+            made = library.tqb_make(flash, *codes, *sizes, work.scale, *pointers, like)
             if not made:
                 raise MemoryError(f"{name}: ggml could not make a graph of {work.tokens} tokens")
             return made
 
         self.handles = [make()]
         self.stored = library.tqb_stored_bytes(self.handles[0])
-        self.handles += [make() for _ in range(work.layers(self.stored) - 1)]
+        self.handles += [make(self.handles[0]) for _ in range(work.layers(self.stored) - 1)]
         self._shape, self._last = (work.n_query_heads, work.head_dim), self.handles[0]
 
     def run(self, layer: int) -> None:

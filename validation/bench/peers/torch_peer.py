@@ -31,7 +31,7 @@ def _tensor(x: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
 
 @torch.inference_mode()
 def prepare(name: str, work: Work) -> Prepared | str:
-    """"folded" is the default: query heads of one KV head are rows, so keys are read once for all of them."""
+    """ "folded" is the default: query heads of one KV head are rows, so keys are read once for all of them."""
     torch.set_num_threads(work.threads)
     dtype = _TYPES[next(word for word in name.split("-") if word in _TYPES)]
     queries = _tensor(work.folded, dtype)

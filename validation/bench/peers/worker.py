@@ -3,10 +3,11 @@
 ``python -m validation.bench.peers.worker LIBRARY`` reads requests from standard input and answers on standard output:
 
 {"op": "hello"}                         -> {"versions": {...}, "contestants": [[name, task], ...]}
-{"op": "prepare", "name", "shape", "tokens", "layers_bytes", "threads", "seed"}
+{"op": "prepare", "name", "n_query_heads", "n_kv_heads", "head_dim", "tokens", "threads", "cold_bytes", "seed"}
                                         -> {"payload_bytes", "layers", "checked"} or {"reason"}
 {"op": "sample", "name", "calls"}       -> {"ns": nanoseconds per call, after one call that is not timed}
-{"op": "release"}                       -> {}
+{"op": "begin"}                         -> {}: all is prepared, what that took is dropped
+{"op": "release"}                       -> {}: the cell is over
 
 It needs numpy and that library, and nothing of the project but this folder.
 """
@@ -39,6 +40,7 @@ class Server:
     def __init__(self, library: Any) -> None:
         self._library = library
         self._ready: dict[str, Any] = {}
+        self._work: Any = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         operation = request["op"]
@@ -48,7 +50,9 @@ class Server:
             return self._prepare(request)
         if operation == "sample":
             return {"ns": self._sample(self._ready[request["name"]], request["calls"])}
-        self._ready.clear()
+        if operation == "release":
+            self._ready.clear()
+        self._work = None
         gc.collect()
         return {}
 
@@ -56,6 +60,9 @@ class Server:
         from validation.bench.peers.data import Work
 
         work = Work.of(request)
+        if work == self._work:
+            work = self._work  # with the vectors that were drawn for the contestant before
+        self._work = work
         made = self._library.prepare(request["name"], work)
         if isinstance(made, str):
             return {"reason": made}

@@ -10,14 +10,19 @@ struct step {
   struct ggml_context *context;
   struct ggml_cgraph *graph;
   struct ggml_cplan plan;
-  struct ggml_tensor *out;
+  struct ggml_tensor *keys, *values, *out;
   size_t stored;
 };
 
-static struct ggml_tensor *stored_as(struct ggml_context *context, enum ggml_type type, const float *data, int64_t row,
-                                     int64_t rows, int64_t heads) {
+// Quantized from `data`, or copied from a tensor that already is.
+static struct ggml_tensor *stored_as(struct ggml_context *context, enum ggml_type type, const float *data,
+                                     const struct ggml_tensor *done, int64_t row, int64_t rows, int64_t heads) {
   struct ggml_tensor *tensor = ggml_new_tensor_3d(context, type, row, rows, heads);
-  ggml_quantize_chunk(type, data, ggml_get_data(tensor), 0, rows * heads, row, NULL);
+  if (done) {
+    memcpy(ggml_get_data(tensor), ggml_get_data(done), ggml_nbytes(done));
+  } else {
+    ggml_quantize_chunk(type, data, ggml_get_data(tensor), 0, rows * heads, row, NULL);
+  }
   return tensor;
 }
 
@@ -29,10 +34,10 @@ int tqb_type(const char *name) {
 }
 
 // queries (n_query_heads, head_dim); keys (n_kv_heads, n_tokens, head_dim); values the same for the flash route, and
-// (n_kv_heads, head_dim, n_tokens) for the plain one.
+// (n_kv_heads, head_dim, n_tokens) for the plain one. `like`, when given, is a step whose stored data is copied.
 struct step *tqb_make(int flash, int key_type, int value_type, int64_t head_dim, int64_t n_query_heads, int64_t n_kv_heads,
                       int64_t n_tokens, int n_threads, float scale, const float *queries, const float *keys,
-                      const float *values) {
+                      const float *values, const struct step *like) {
   ggml_cpu_init();
   const size_t rows = (size_t)n_tokens * n_kv_heads;
   const size_t value_row = flash ? ggml_row_size(value_type, head_dim) * rows : 2 * rows * head_dim;
@@ -44,12 +49,14 @@ struct step *tqb_make(int flash, int key_type, int value_type, int64_t head_dim,
   if (!step->context) return free(step), NULL;
   struct ggml_tensor *q = ggml_new_tensor_3d(step->context, GGML_TYPE_F32, head_dim, 1, n_query_heads);
   memcpy(ggml_get_data(q), queries, (size_t)head_dim * n_query_heads * 4);
-  struct ggml_tensor *k = stored_as(step->context, key_type, keys, head_dim, n_tokens, n_kv_heads);
+  struct ggml_tensor *k = step->keys =
+      stored_as(step->context, key_type, keys, like ? like->keys : NULL, head_dim, n_tokens, n_kv_heads);
+  const int64_t row = flash ? head_dim : n_tokens, column = flash ? n_tokens : head_dim;
+  struct ggml_tensor *v = step->values =
+      stored_as(step->context, value_type, values, like ? like->values : NULL, row, column, n_kv_heads);
   if (flash) {
-    struct ggml_tensor *v = stored_as(step->context, value_type, values, head_dim, n_tokens, n_kv_heads);
     step->out = ggml_flash_attn_ext(step->context, q, k, v, NULL, scale, 0.0f, 0.0f);
   } else {
-    struct ggml_tensor *v = stored_as(step->context, value_type, values, n_tokens, head_dim, n_kv_heads);
     struct ggml_tensor *weights = ggml_soft_max_ext(step->context, ggml_mul_mat(step->context, k, q), NULL, scale, 0.0f);
     step->out = ggml_mul_mat(step->context, v, weights);
   }

@@ -86,13 +86,23 @@ def _number(value: float | None) -> str:
 
 
 def write(result: Result, out: Path) -> dict[str, Path]:
-    """Write every file, each replaced at once and bench.json last; returns their paths."""
-    files = {"bench.txt": table(result).encode()}
-    for name, draw in figures.FIGURES.items():
-        for kind in ("svg", "png"):
-            drawn = draw(result, kind)
-            if drawn is not None:
-                files[f"{name}.{kind}"] = drawn
+    """Write every file, each replaced at once and bench.json last; returns their paths.
+
+    Without matplotlib the figures are left out and the text says so.
+    """
+    text, drawn = table(result), {}
+    try:
+        drawn = {
+            f"{name}.{kind}": draw(result, kind)
+            for name, draw in figures.FIGURES.items()
+            for kind in ("svg", "png")
+        }
+    except ImportError as error:
+        text += f"\nfigures: not drawn: {error}\n"
+    files = {
+        "bench.txt": text.encode(),
+        **{name: image for name, image in drawn.items() if image is not None},
+    }
     files["bench.json"] = (json.dumps(result, indent=1, allow_nan=False) + "\n").encode()
     out.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -174,3 +175,12 @@ def test_the_files_are_written_whole(tiny_result, tmp_path) -> None:
     first = {name: path.read_bytes() for name, path in paths.items()}
     report.write(tiny_result, out)
     assert first == {name: path.read_bytes() for name, path in paths.items()}
+
+
+def test_without_matplotlib_the_figures_are_missing_and_the_text_says_so(
+    tiny_result, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    paths = report.write(tiny_result, tmp_path)
+    assert set(paths) == {"bench.json", "bench.txt"}
+    assert "figures: not drawn" in paths["bench.txt"].read_text()

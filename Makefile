@@ -15,6 +15,7 @@ MODEL ?= smollm2
 ARM ?= structured-turbo
 BUILD ?= build
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 LAB_ARGS ?=
 
 python := $(VENV)/bin/python
@@ -90,6 +91,14 @@ format: setup ## let ruff rewrite code and notebooks
 	$(bin)/ruff format .
 	$(bin)/ruff check --fix .
 	$(bin)/ruff format .
+
+.PHONY: bench
+bench: setup ## time the decode step beside other implementations (BENCH_ARGS=--quick)
+	$(bin)/tq bench --out $(BUILD)/bench $(BENCH_ARGS)
+
+.PHONY: bench-peers
+bench-peers: setup ## install what `make bench` compares with, into .venv-bench (builds ggml: minutes)
+	$(python) -m validation.bench.peers.install --jobs $(JOBS)
 
 .PHONY: parity
 parity: setup ## every kernel on every backend: the same bits

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tq_core.errors import ModelUnavailable, TqError, ValueRangeError, check
+from validation.bench import command as bench
 
 PASS, FAILED, BAD_INPUT, INCOMPLETE, INTERRUPTED = 0, 1, 2, 3, 130
 CODES = {"pass": PASS, "fail": FAILED, "incomplete": INCOMPLETE}
@@ -57,6 +58,7 @@ def _parser() -> _Parser:
     )
     commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser)
 
+    bench.add_parser(commands)
     doctor = commands.add_parser("doctor", help="what runs on this machine, and what is missing")
     parity = commands.add_parser("parity", help="every kernel on every backend: the same bits")
     parity.add_argument(
@@ -219,6 +221,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as stop:
         return int(stop.code or 0)
     try:
+        if options.command == "bench":
+            return bench.run(options)
         if options.command == "doctor":
             return _doctor(options)
         return _parity(options) if options.command == "parity" else _validate(options, given)

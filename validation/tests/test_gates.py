@@ -153,4 +153,4 @@ def test_a_run_too_short_to_compress_most_tokens_is_not_exercised(findings):
 
 def test_the_planted_bad_arm_is_worse_on_every_document_and_more_so_than_the_tested_arm(findings):
     for bad, good in zip(findings.planted_bad.documents, findings.tested.documents, strict=True):
-        assert bad.kl.mean() > 20 * good.kl.mean()
+        assert bad.kl.mean() > 5 * good.kl.mean()

@@ -10,7 +10,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-LOOK_BACK, LOOK_BACK_PAIRS = 0.6, 12  # strength, and how many of the fastest RoPE pairs carry it
+LOOK_BACK, LOOK_BACK_PAIRS = 0.9, 12  # strength, and how many of the fastest RoPE pairs carry it
 
 
 def parameter_shapes(c: dict) -> dict[str, tuple[int, ...]]:

@@ -27,7 +27,7 @@ from tiny_network import forward, initial_weights
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 from tq_core.model.tiny import TINY, WEIGHTS_FILE  # noqa: E402
-from tq_core.model.tiny_task import ADJECTIVES, ANSWER_LENGTH, NOUNS, STATEMENT_LENGTH, make_episode  # noqa: E402
+from tq_core.model.tiny_task import ADJECTIVES, ANSWER_LENGTH, STATEMENT_LENGTH, make_episode  # noqa: E402
 
 CONFIG = {
     "vocab_size": TINY.vocab_size,
@@ -43,17 +43,15 @@ CONFIG = {
 SEED = 20240601
 BACKGROUND_WEIGHT = 0.05  # of all other tokens in the loss; bindings are random, so they teach little
 STAGE_FIELDS = ("steps", "n_tokens", "episodes", "bindings_from", "bindings_to")
-STAGES = (
-    (250, 64, 32, 3, 6),
-    (350, 128, 16, 5, 11),
-    (300, 256, 10, 8, 22),
-    (200, 512, 6, 16, 44),
-    (300, 1024, 3, 24, 80),
+# Two phases, each with its peak learning rate. At half the first rate some words of the keys stay confused with each
+# other for good; at a third of it the second phase keeps what was learnt and stretches it to long episodes.
+PHASES = (
+    (6e-3, ((170, 64, 32, 3, 6), (330, 128, 16, 8, 10))),
+    (2e-3, ((100, 256, 10, 10, 21), (80, 512, 6, 20, 42), (200, 1024, 3, 24, 84))),
 )
-LOPSIDED_SHARE = 0.5  # where one word alone tells keys apart, each word is learnt as a clue of its own
 HELD_OUT_BINDINGS, HELD_OUT_EPISODES = (24, 48, 80), 24
 FIRST_TRAINING_SEED = 1_000_000  # held-out episodes have smaller ones
-LEARNING_RATE, WEIGHT_DECAY, WARMUP = 3e-3, 0.05, 50
+WEIGHT_DECAY, WARMUP = 0.05, 50
 
 
 def make_batch(
@@ -81,10 +79,15 @@ def make_batch(
 
 
 def draw_grid(n_bindings: int, rng: np.random.Generator) -> tuple[int, int] | None:
-    """Full squares and half-full ones; of small episodes, some whose keys differ in one word only."""
-    if n_bindings <= min(len(ADJECTIVES), len(NOUNS)) and rng.random() < LOPSIDED_SHARE:
+    """Of few bindings, half have one word in common, so that each word is learnt as a clue of its own; many fill a
+    square or a long grid, where more neighbours have to be told apart than in the default.
+    """
+    words = len(ADJECTIVES)
+    if n_bindings <= words and rng.random() < 0.5:
         return (1, n_bindings) if rng.integers(2) else (n_bindings, 1)
-    return (math.ceil(math.sqrt(n_bindings)),) * 2 if rng.integers(2) else None
+    full = math.ceil(math.sqrt(n_bindings))
+    long, short = min(n_bindings, words), math.ceil(n_bindings / words)
+    return (None, (full, full), (long, short))[rng.integers(3)]
 
 
 def loss_of(w, c, tokens, mask):
@@ -99,21 +102,23 @@ def loss_of(w, c, tokens, mask):
 
 
 def train(c: dict) -> tuple[dict[str, torch.Tensor], list[dict]]:
+    """Trained weights and a row of the record for every 50 steps."""
     torch.manual_seed(SEED)
     rng = np.random.Generator(np.random.PCG64(SEED))
     w = initial_weights(c)
     matrices = [t for name, t in w.items() if t.ndim == 2 and name.startswith("layers")]
     others = [t for name, t in w.items() if t.ndim == 1 or not name.startswith("layers")]
     optimizers = (
-        torch.optim.Muon(matrices, LEARNING_RATE, weight_decay=WEIGHT_DECAY, adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW(others, LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.0),
+        torch.optim.Muon(matrices, weight_decay=WEIGHT_DECAY, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=0.0),
     )
-    total, step, record, start = sum(s[0] for s in STAGES), 0, [], time.time()
-    for stage in STAGES:
-        for _ in range(stage[0]):
-            rate = min(1, (step + 1) / WARMUP) * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * step / total)))
+    step, record, start = 0, [], time.time()
+    for peak, stages in PHASES:
+        plan = [stage for stage in stages for _ in range(stage[0])]
+        for i, stage in enumerate(plan):
+            cosine = 0.5 * (1 + math.cos(math.pi * i / len(plan)))
             for optimizer in optimizers:
-                optimizer.param_groups[0]["lr"] = LEARNING_RATE * rate
+                optimizer.param_groups[0]["lr"] = peak * min(1, (i + 1) / WARMUP) * (0.05 + 0.95 * cosine)
                 optimizer.zero_grad()
             loss, answer, accuracy = loss_of(w, c, *make_batch(step, stage, rng))
             loss.backward()
@@ -191,9 +196,9 @@ def main() -> None:
     out = parser.parse_args().out
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    started = time.time()
+    started, cpu_started = time.time(), time.process_time()
     w, record = train(CONFIG)
-    seconds = time.time() - started
+    seconds, cpu_seconds = time.time() - started, time.process_time() - cpu_started
     buffer = io.BytesIO()
     np.savez(buffer, **packed(w, CONFIG))  # type: ignore[arg-type]
     data = buffer.getvalue()
@@ -203,10 +208,14 @@ def main() -> None:
         "model": CONFIG
         | {"context_length": TINY.context_length, "parameters": sum(t.numel() for t in w.values())},
         "seed": SEED,
-        "stages": [dict(zip(STAGE_FIELDS, stage, strict=True)) for stage in STAGES],
-        "optimizer": {"matrices": "Muon", "others": "AdamW", "learning_rate": LEARNING_RATE},
+        "phases": [
+            {"peak_rate": peak, "stages": [dict(zip(STAGE_FIELDS, stage, strict=True)) for stage in stages]}
+            for peak, stages in PHASES
+        ],
+        "optimizer": {"matrices": "Muon", "others": "AdamW"},
         "versions": versions | {"machine": platform.machine(), "threads": 1},
         "seconds": round(seconds),
+        "cpu_seconds": round(cpu_seconds),
         "held_out": evaluate(w, CONFIG),
         "log": record,
     }

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from tq_core.errors import ValueRangeError, check
 
-ADJECTIVES = "red blue green grey pink gold black white warm cold loud calm tall tiny round flat".split()
-NOUNS = "fox hen cat dog owl bee ant elk crow frog goat hare lion mole newt pike".split()
+ADJECTIVES = "red blue green grey black white warm cold loud calm tall tiny".split()
+NOUNS = "fox hen cat dog owl bee ant elk crow frog goat hare".split()
 VALUE_WORDS = (
     "lamp river oak drum salt bell rope coin kite moon sand brick glass plum cloud stone "
     "torch wheel flute honey paper ring silk sugar tea vase wool axe bread cork dice egg"
@@ -36,9 +36,8 @@ VOCABULARY: tuple[str, ...] = (BOS, BINDS, ASKS, STOP, *ADJECTIVES, *NOUNS, *VAL
 
 ANSWER_LENGTH = 2
 STATEMENT_LENGTH = 1 + 2 + ANSWER_LENGTH + 1  # mark, key, value, stop; the same for bindings and queries
-GRID_DENSITY = (
-    0.5  # share of the key grid in use: each key then has about sqrt(2 n) / 2 near neighbours a side
-)
+# Share of the key grid in use: of n keys, each has about sqrt(n / 2) neighbours in either word.
+GRID_DENSITY = 0.5
 _ID = {word: index for index, word in enumerate(VOCABULARY)}
 
 
@@ -97,12 +96,13 @@ def make_episode(
 
     With `queries_at_end` all questions come last, so their distances spread over the whole length; without it
     they are strewn among the bindings (the dense supervision of training). `grid` is the number of adjectives
-    and nouns that keys are made of: a square about twice as large as needed if left out. In a grid of one row
-    or one column the other word alone tells keys apart. With few `n_value_words`, values repeat more often.
+    and nouns that keys are made of: a square about twice as large as needed, while the words suffice. In a grid
+    of one row or one column the other word alone tells keys apart. With few `n_value_words`, values repeat more.
     Raises ValueRangeError when the statements do not fit or there are not enough different keys.
     """
     check(n_bindings >= 1, "n_bindings", "1 or more", n_bindings, ValueRangeError)
-    n_adjectives, n_nouns = grid or (ceil(sqrt(n_bindings / GRID_DENSITY)),) * 2
+    side = ceil(sqrt(n_bindings / GRID_DENSITY))
+    n_adjectives, n_nouns = grid or (min(side, len(ADJECTIVES)), min(side, len(NOUNS)))
     ok = 1 <= n_adjectives <= len(ADJECTIVES) and 1 <= n_nouns <= len(NOUNS)
     limits = f"1..{len(ADJECTIVES)} adjectives, 1..{len(NOUNS)} nouns"
     check(ok, "grid", limits, (n_adjectives, n_nouns), ValueRangeError)

@@ -32,7 +32,7 @@ def logits_in_float64(weights: dict[str, np.ndarray], tokens: np.ndarray) -> np.
     """The same network written once more: float64, whole matrices, complex RoPE, no cache."""
     n, shape = len(tokens), TINY.shape
     w = {name: array.astype(np.float64) for name, array in weights.items()}
-    turn = np.exp(1j * np.arange(n)[:, None] * 500000.0 ** (-np.arange(32) / 32))[:, None]
+    turn = np.exp(1j * np.arange(n)[:, None] * TINY.rope_theta ** (-np.arange(32) / 32))[:, None]
 
     def norm(x: np.ndarray, name: str) -> np.ndarray:
         return x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + 1e-5) * w[name]
@@ -175,10 +175,10 @@ def test_a_wrong_tensor_is_named() -> None:
 
 
 def test_it_finds_values_from_far_back(model: TinyModel) -> None:
-    episodes = [make_episode(seed, 1024, 12, 8) for seed in range(101, 107)]
+    episodes = [make_episode(seed, 1024, 48, 16) for seed in (101, 102)]
     score = score_retrieval(model, lambda: ExactCache(model.shape), episodes)
     assert max(score.distances) > 800
-    assert score.accuracy > 0.9, score
+    assert score.accuracy > 0.95, score
 
 
 def _log_softmax(logits: np.ndarray) -> np.ndarray:
@@ -187,17 +187,16 @@ def _log_softmax(logits: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_two_bits_move_the_answers_and_four_hardly(model: TinyModel) -> None:
-    """KL of the answer tokens' distributions; the share of right answers is too coarse to tell the arms apart."""
+def test_two_bits_move_the_distributions_and_four_hardly(model: TinyModel) -> None:
+    """Next-token KL over whole episodes; the answers themselves are right in every arm and cannot tell them apart."""
     if get_backend().name == "numpy":
         pytest.skip("not exercised: no native backend, and numpy takes minutes")
     divergence: dict[int, list[float]] = {2: [], 4: []}
     for episode in (make_episode(seed, 1024, 48, 16) for seed in (103, 104, 105)):
-        at = [query.position + i for query in episode.queries for i in (0, 1)]
-        exact = _log_softmax(model.forward(episode.tokens, ExactCache(model.shape)))[at]
+        exact = _log_softmax(model.forward(episode.tokens, ExactCache(model.shape)))
         for bits, found in divergence.items():
             arm = get_arm("structured-turbo", key_bits=bits, value_bits=bits, window=0)
-            coded = _log_softmax(model.forward(episode.tokens, PagedCache(model.shape, arm)))[at]
+            coded = _log_softmax(model.forward(episode.tokens, PagedCache(model.shape, arm)))
             found.append(float((np.exp(exact) * (exact - coded)).sum(axis=-1).mean()))
     assert np.mean(divergence[4]) < 0.01, divergence
     assert np.mean(divergence[2]) > 5 * np.mean(divergence[4]), divergence

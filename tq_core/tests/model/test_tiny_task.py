@@ -96,7 +96,7 @@ def test_score_counts_a_query_right_only_if_every_token_is() -> None:
         ("n_bindings", {"n_tokens": 99, "n_bindings": 5, "grid": (2, 2)}),
         ("n_queries", {"n_tokens": 99, "n_bindings": 5, "n_queries": 0}),
         ("n_value_words", {"n_tokens": 99, "n_bindings": 5, "n_value_words": 33}),
-        ("grid", {"n_tokens": 99, "n_bindings": 5, "grid": (1, 17)}),
+        ("grid", {"n_tokens": 99, "n_bindings": 5, "grid": (1, 13)}),
     ],
 )
 def test_bad_arguments_are_named(argument: str, arguments: dict) -> None:

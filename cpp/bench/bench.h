@@ -18,6 +18,12 @@
 #undef TQ_TARGET
 #pragma clang attribute pop
 
+#pragma clang attribute push(__attribute__((target("avx2,f16c,avxvnni"))), apply_to = function)
+#define TQ_TARGET avxvnni
+#include "step.h"
+#undef TQ_TARGET
+#pragma clang attribute pop
+
 #pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma,f16c"))), apply_to = function)
 #define TQ_TARGET avx512
 #include "step.h"

@@ -39,11 +39,14 @@ def _cell_problems(cell: Any) -> Iterator[str]:
         shown = json.dumps(
             {k: v for k, v in output.get("data", output).items() if not k.startswith("image/")}
         )
+        in_tree = str(ROOT) in shown
+        if in_tree:
+            yield "an output holds the path of this source tree"
         for pattern, what in ((_PATHS, "an absolute path"), (_ADDRESS, "a memory address")):
+            if in_tree and pattern is _PATHS:  # said already, and more exactly
+                continue
             if match := pattern.search(shown):
                 yield f"an output holds {what}: {shown[match.start() : match.start() + 40]!r}"
-        if str(ROOT) in shown:
-            yield "an output holds the path of this source tree"
         host = socket.gethostname()
         if len(host) > 4 and host in shown and MACHINE_TAG not in tags(cell):
             yield "an output holds this machine's name"

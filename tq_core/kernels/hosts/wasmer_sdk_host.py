@@ -72,6 +72,9 @@ class _Runtime:
             guest.close()
         with contextlib.suppress(BackendError):
             self.run(self.client.close(), CLOSE_SECONDS)
+        # Readers left to the collector would ask a stopped loop to close them, and be reported for it.
+        with contextlib.suppress(BackendError):
+            self.run(self.loop.shutdown_asyncgens(), CLOSE_SECONDS)
         self.loop.call_soon_threadsafe(self.loop.stop)
         shutil.rmtree(self._cache, ignore_errors=True)
 

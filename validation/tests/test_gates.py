@@ -7,6 +7,8 @@ from validation import gates, rules
 from validation.gates import Gate, Measured, count, overall
 from validation.parity_report import Certificate, ParityRow
 
+pytestmark = pytest.mark.slow  # a study of the tiny model comes first
+
 
 def gate(value, op="<=", limit=1.0):
     return Gate("g", "claim", lambda facts: Measured(value, "seen"), op, limit, "unit", "why")

@@ -12,6 +12,8 @@ from validation.figures import all_figures
 from validation.parity_report import Certificate, ParityRow
 from validation.schema import SCHEMA_FILE, Record, canonical
 
+pytestmark = pytest.mark.slow  # a study of the tiny model comes first
+
 
 @pytest.fixture
 def folder(tmp_path):

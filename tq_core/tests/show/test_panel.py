@@ -116,6 +116,7 @@ def _resident_kib() -> int:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="not exercised: needs /proc")
+@pytest.mark.slow
 def test_200_moves_leave_no_figures_widgets_or_memory_behind() -> None:
     panel = Panel(LayerPanel(small_bench()))
     moves = [{"key_bits": k, "value_bits": v} for k in (2.0, 3.0, 4.0) for v in (2.0, 3.0, 4.0)]

@@ -70,6 +70,7 @@ def test_the_interpreter_ends_cleanly(
     assert not list(tmp_path.iterdir()), "the SDK left a cache behind"
 
 
+@pytest.mark.slow
 def test_a_guest_that_hangs_is_an_error_in_time(command: bytes) -> None:
     instance = load(command, seconds=0.5)
     instance.write(instance.heap_base, np.zeros(4, np.uint8))

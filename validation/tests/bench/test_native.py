@@ -19,7 +19,7 @@ from validation.bench.plan import QUICK, SHAPES, Cell
 from validation.bench.run import run
 from validation.bench.world import build
 
-pytestmark = pytest.mark.kernels
+pytestmark = [pytest.mark.kernels, pytest.mark.slow]
 SCHEMA = ROOT / "validation" / "schema" / "bench-v1.schema.json"
 COLD = 1 << 20
 

@@ -17,6 +17,7 @@
 #define TQ_TARGET avx2
 #include "simd/wide.h"
 #include "simd/avx2.h"
+#include "simd/registers.h"
 #include "simd/madd.h"
 #include "kernels/all.h"
 #undef TQ_TARGET
@@ -26,6 +27,7 @@
 #define TQ_TARGET avxvnni
 #include "simd/wide.h"
 #include "simd/avx2.h"
+#include "simd/registers.h"
 #include "simd/avxvnni.h"
 #include "simd/vnni.h"
 #include "kernels/all.h"
@@ -36,6 +38,7 @@
 #define TQ_TARGET avx512
 #include "simd/wide.h"
 #include "simd/avx512.h"
+#include "simd/registers.h"
 #include "simd/madd.h"
 #include "kernels/all.h"
 #undef TQ_TARGET
@@ -45,6 +48,7 @@
 #define TQ_TARGET avx512vnni
 #include "simd/wide.h"
 #include "simd/avx512.h"
+#include "simd/registers.h"
 #include "simd/avx512vnni.h"
 #include "simd/vnni.h"
 #include "kernels/all.h"
@@ -56,8 +60,8 @@
 #if defined(__aarch64__)
 #define TQ_TARGET neon
 #include "simd/wide.h"
-#include "simd/quarters.h"
 #include "simd/neon.h"
+#include "simd/registers.h"
 #include "simd/madd.h"
 #include "kernels/all.h"
 #undef TQ_TARGET
@@ -66,8 +70,8 @@
 #if defined(__wasm_simd128__)
 #define TQ_TARGET wasm128
 #include "simd/wide.h"
-#include "simd/quarters.h"
 #include "simd/wasm128.h"
+#include "simd/registers.h"
 #include "simd/madd.h"
 #include "kernels/all.h"
 #undef TQ_TARGET

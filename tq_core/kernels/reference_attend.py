@@ -14,7 +14,8 @@ LOWEST = np.float32(-3.0e38)
 
 def _soften(scores, peak, total):
     """Weights exp(score - peak) of one part of the history, with the state (peak, total) moved on, and the shrink factor."""
-    new_peak = np.maximum(peak, scores.max())
+    # + 0: whether the largest score is a negative zero depends on the order of comparison.
+    new_peak = np.maximum(peak, scores.max() + np.float32(0))
     shrink = lanes.exp_f32(peak - new_peak)
     weights = lanes.exp_f32(scores - new_peak)
     return weights, new_peak, total * shrink + lanes.lane_sum(weights), shrink

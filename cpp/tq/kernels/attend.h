@@ -9,30 +9,82 @@ namespace TQ_TARGET {
 
 constexpr float kLowest = -3.0e38f;
 
-TQ_INLINE float exp_one(float x) {
-  float lanes[kLanes];
+TQ_INLINE float exp_of(float x) {
+  alignas(kRowBytes) float lanes[kLanes];
   store(lanes, exp_f32(splat(x)));
   return lanes[0];
 }
 
-// Scores of one page (padded to whole tiles) to weights exp(score - peak), and the state moved on; returns the
-// factor by which the sums so far shrink.
-TQ_INLINE float soften_page(float* scores, uint32_t count, uint32_t padded, float& peak, float& total) {
-  for (uint32_t t = count; t < padded; ++t) scores[t] = kLowest;
-  F32 most = splat(kLowest);
-  for (uint32_t t = 0; t < padded; t += kLanes) most = max(most, load(scores + t));
-  const float page_peak = lane_max(most);
-  const float new_peak = page_peak > peak ? page_peak : peak;
-  const float shrink = exp_one(peak - new_peak);
-  F32 sum = splat(0.0f);
-  for (uint32_t t = 0; t < padded; t += kLanes) {
-    const F32 weight = exp_f32(load(scores + t) - splat(new_peak));
-    store(scores + t, weight);
-    sum = sum + weight;
+// The largest logit of each of kHeads rows of scores (padded to whole vectors with kLowest) joins its peak; shrink is
+// the factor by which the row's sums so far change. One exponential serves all rows.
+template <int kHeads>
+TQ_INLINE void raise_peaks(float* scores, size_t stride, uint32_t count, uint32_t padded, float* peak, float* shrink) {
+  alignas(kRowBytes) float change[kLanes] = {}, factor[kLanes];
+  for (int h = 0; h < kHeads; ++h) {
+    float* row = scores + h * stride;
+    for (uint32_t t = count; t < padded; ++t) row[t] = kLowest;
+    F32 most = splat(kLowest);
+    for (uint32_t t = 0; t < padded; t += kLanes) most = max(most, load(row + t));
+    const float top = lane_max(most) + 0.0f;  // + 0: whether a zero is negative depends on the order
+    const float raised = top > peak[h] ? top : peak[h];
+    change[h] = peak[h] - raised;
+    peak[h] = raised;
   }
-  total = total * shrink + fold(sum);
-  peak = new_peak;
-  return shrink;
+  store(factor, exp_f32(load(change)));
+  for (int h = 0; h < kHeads; ++h) shrink[h] = factor[h];
+}
+
+// Scores of one part of the history to weights exp(score - peak), kept in place of the scores, and the states of kHeads
+// rows moved on. With kScaled each weight is multiplied by its token's value scale once it is counted, and `most` is
+// the largest magnitude of each row. Rows go together as far as the registers allow.
+template <bool kScaled, int... k>
+TQ_INLINE void soften_rows(float* scores, size_t stride, uint32_t padded, const float* peak, float* total, const float* shrink,
+                           const float* value_scale, float* most, Indices<int, k...>) {
+  const F32 top[] = {splat(peak[k])...};
+  F32 sum[] = {no_weight<k>()...}, largest[] = {no_weight<k>()...};
+  for (uint32_t t = 0; t < padded; t += kLanes) {
+    F32 weight[] = {load(scores + k * stride + t) - top[k]...};
+    exp_each(weight, Indices<int, k...>());
+    ((sum[k] = sum[k] + weight[k]), ...);
+    if constexpr (kScaled) {
+      const F32 scale = load(value_scale + t);
+      ((weight[k] = weight[k] * scale), ...);
+      ((largest[k] = max(largest[k], magnitude(weight[k]))), ...);
+    }
+    (store(scores + k * stride + t, weight[k]), ...);
+  }
+  ((total[k] = total[k] * shrink[k] + fold(sum[k])), ...);
+  if constexpr (kScaled) ((most[k] = lane_max(largest[k])), ...);
+}
+
+template <bool kScaled, int kHeads>
+TQ_INLINE void soften_all(float* scores, size_t stride, uint32_t padded, const float* peak, float* total, const float* shrink,
+                          const float* value_scale, float* most) {
+  if constexpr (kRegLanes == kLanes && kHeadsInPass > 1) {
+    soften_rows<kScaled>(scores, stride, padded, peak, total, shrink, value_scale, most, UpTo<kHeads>());
+  } else {
+    for (int h = 0; h < kHeads; ++h)
+      soften_rows<kScaled>(scores + h * stride, stride, padded, peak + h, total + h, shrink + h, value_scale, most + h,
+                           UpTo<1>());
+  }
+}
+
+template <int kHeads>
+TQ_INLINE void soften(float* scores, size_t stride, uint32_t count, uint32_t padded, float* peak, float* total, float* shrink) {
+  raise_peaks<kHeads>(scores, stride, count, padded, peak, shrink);
+  soften_all<false, kHeads>(scores, stride, padded, peak, total, shrink, nullptr, nullptr);
+}
+
+// The same for a packed page, on to integers.
+template <int kHeads>
+TQ_KERNEL inline void soften_packed(PreparedWeights& weights, float* scores, const uint8_t* scales, uint32_t count,
+                                    uint32_t padded, float limit, float* peak, float* total, float* shrink) {
+  alignas(kRowBytes) float value_scale[kMaxPageTokens];
+  float most[kHeads];
+  for (uint32_t t = 0; t < padded; t += kLanes) store(value_scale + t, load_half_bytes(scales + 2 * t));
+  raise_peaks<kHeads>(scores, kMaxPageTokens, count, padded, peak, shrink);
+  soften_all<true, kHeads>(scores, kMaxPageTokens, padded, peak, total, shrink, value_scale, most);
+  for (int h = 0; h < kHeads; ++h) quantize_weights(weights, h, scores + h * kMaxPageTokens, padded, most[h], limit);
 }
 
 struct PackedPages {
@@ -53,7 +105,7 @@ TQ_KERNEL inline void attend_heads(const PackedPages& in, uint32_t kv_head, cons
   const uint32_t d = 16 * in.groups;
   PreparedQuery prepared;
   prepare_query<kHeads>(prepared, query, in.key_widths, d);
-  float scores[kHeads * kMaxPageTokens], shrink[kHeadsAtOnce];
+  alignas(kRowBytes) float scores[kHeads * kMaxPageTokens], shrink[kHeadsAtOnce];
   PreparedWeights weights;
   for (uint32_t start = 0, p = 0; start < in.n_tokens; start += layout.page_tokens, ++p) {
     const uint32_t after = start + layout.page_tokens < in.n_tokens ? p + 1 : p;
@@ -63,11 +115,8 @@ TQ_KERNEL inline void attend_heads(const PackedPages& in, uint32_t kv_head, cons
     const uint32_t n_tiles = (count + kTileTokens - 1) / kTileTokens;
     score_page<kHeads, kSmall>(base, next, layout, prepared, in.levels, in.book_scale, step, count, scores,
                                kMaxPageTokens);
-    for (int h = 0; h < kHeads; ++h) {
-      float* row = scores + h * kMaxPageTokens;
-      shrink[h] = soften_page(row, count, n_tiles * kTileTokens, peak[h], total[h]);
-      prepare_weights(weights, h, row, base + layout.value_scales, n_tiles, in.limit);
-    }
+    soften_packed<kHeads>(weights, scores, base + layout.value_scales, count, n_tiles * kTileTokens, in.limit, peak, total,
+                          shrink);
     sum_page<kHeads, kSmall>(base, next, layout, weights, in.value_widths, in.levels, in.book_scale, in.groups, n_tiles,
                              shrink, out);
   }
@@ -110,7 +159,7 @@ TQ_KERNEL inline void merge_states(const float* peaks, const float* totals, cons
     float* o = y + size_t(row) * d;
     for (uint32_t i = 0; i < d; i += kLanes) store(o + i, splat(0.0f));
     for (uint32_t part = 0; part < c; ++part) {
-      const float share = exp_one(peaks[part * q + row] - peak);
+      const float share = exp_of(peaks[part * q + row] - peak);
       total = total + totals[part * q + row] * share;
       const float* from = outs + (size_t(part) * q + row) * d;
       for (uint32_t i = 0; i < d; i += kLanes) store(o + i, load(o + i) + load(from + i) * splat(share));

@@ -52,11 +52,10 @@ TQ_KERNEL inline void attend_half_heads(const HalfPages& in, uint32_t kv_head, c
   const uint32_t per = in.layout.page_tokens;
   for (uint32_t at = in.first; at < in.end;) {
     const uint32_t count = smaller(per - at % per, in.end - at), padded = (count + kLanes - 1) / kLanes * kLanes;
-    float scores[kHeads * kMaxPageTokens], shrink[kHeads];
+    alignas(kRowBytes) float scores[kHeads * kMaxPageTokens], shrink[kHeads];
     score_half_rows<kHeads>(query, half_row(in.pool, in.pages, in.layout, at, kv_head, in.d, in.layout.key_codes), count,
                             in.d, in.scale, scores);
-    for (int h = 0; h < kHeads; ++h)
-      shrink[h] = soften_page(scores + h * kMaxPageTokens, count, padded, peak[h], total[h]);
+    soften<kHeads>(scores, kMaxPageTokens, count, padded, peak, total, shrink);
     sum_half_rows<kHeads>(scores, shrink, half_row(in.pool, in.pages, in.layout, at, kv_head, in.d, in.layout.value_codes),
                           count, in.d, out);
     at += count;

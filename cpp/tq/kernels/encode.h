@@ -7,8 +7,8 @@ TQ_INLINE void quantize_group(F32 t, uint32_t bits, const uint8_t* levels, float
                               uint8_t* codes, F32& tc, F32& cc) {
   U32 count = splat_u32(0);
   for (uint32_t k = 0; k + 1 < (1u << bits); ++k) count = count_greater(count, t, splat(boundaries[k]));
-  uint32_t index[kLanes];
-  float centroid[kLanes];
+  alignas(kRowBytes) uint32_t index[kLanes];
+  alignas(kRowBytes) float centroid[kLanes];
   __builtin_memcpy(index, &count, sizeof index);
   for (uint32_t i = 0; i < kLanes; ++i) {
     codes[i] = uint8_t(index[i]);
@@ -31,7 +31,7 @@ TQ_INLINE float stored_scale(float rho, float tc, float cc, float d, uint32_t mo
 TQ_INLINE uint16_t encode_row(const float* x, const float* signs, const float* hadamard, const uint8_t* widths,
                               const uint8_t* levels, const float* book_scale, const float* boundaries, uint32_t d,
                               uint32_t m, uint32_t norm_mode, uint8_t* codes) {
-  float z[kMaxHeadDim];
+  alignas(kRowBytes) float z[kMaxHeadDim];
   F32 squares = splat(0.0f);
   for (uint32_t i = 0; i < d; i += kLanes) squares = squares + load(x + i) * load(x + i);
   const float rho = __builtin_sqrtf(fold(squares));

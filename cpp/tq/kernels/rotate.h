@@ -27,7 +27,7 @@ TQ_INLINE void transform(float* z, const float* hadamard, uint32_t d, uint32_t m
   const uint32_t span = d / m;
   fwht(z, d, span);
   if (m == 1) return;
-  float out[kMaxHeadDim];
+  alignas(kRowBytes) float out[kMaxHeadDim];
   for (uint32_t i = 0; i < m; ++i)
     for (uint32_t l = 0; l < span; ++l) {
       float total = 0.0f;
@@ -45,7 +45,7 @@ TQ_INLINE void multiply(float* out, const float* a, const float* b, uint32_t n) 
 // y = scale * H (signs * x), or scale * (signs * H^T x).
 TQ_KERNEL inline void rotate(const float* x, const float* signs, const float* hadamard, float* y, uint32_t n, uint32_t d,
                              uint32_t m, uint32_t inverse, float scale) {
-  float z[kMaxHeadDim];
+  alignas(kRowBytes) float z[kMaxHeadDim];
   for (uint32_t row = 0; row < n; ++row, x += d, y += d) {
     if (inverse) {
       for (uint32_t i = 0; i < d; i += kLanes) store(z + i, load(x + i));

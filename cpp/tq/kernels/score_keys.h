@@ -5,38 +5,59 @@ namespace TQ_TARGET {
 
 TQ_KERNEL inline void quantize_query(const float* x, int16_t* query, float* step, uint32_t q, uint32_t d, float scale,
                                      float limit) {
-  int32_t total;
-  for (uint32_t row = 0; row < q; ++row) step[row] = quantize_symmetric(x + row * d, query + row * d, d, limit, total) * scale;
+  for (uint32_t row = 0; row < q; ++row) step[row] = quantize_symmetric(x + row * d, query + row * d, d, limit) * scale;
 }
 
 using QueryWords = Multipliers<kMaxHeadDim / 4>;
 
-// Four channel quads of one 16-channel group, for token half kHalf of the tile.
-template <int kBits, int kHalf, int kHeads, bool kSmall>
-TQ_INLINE void score_group(Acc* acc, const uint8_t* rows, Table table, const QueryWords& query, uint32_t at) {
-  accumulate_heads<kHeads, kSmall>(acc, lookup16(table, slice_codes<kBits, 4 * kHalf + 0>(rows)), query, at + 0);
-  accumulate_heads<kHeads, kSmall>(acc, lookup16(table, slice_codes<kBits, 4 * kHalf + 1>(rows)), query, at + 1);
-  accumulate_heads<kHeads, kSmall>(acc, lookup16(table, slice_codes<kBits, 4 * kHalf + 2>(rows)), query, at + 2);
-  accumulate_heads<kHeads, kSmall>(acc, lookup16(table, slice_codes<kBits, 4 * kHalf + 3>(rows)), query, at + 3);
+// Channel quad kQuad of a 16-channel group. A register of 16 lanes holds one half of the tile's tokens, and a pass
+// takes the two halves; narrower registers are columns of half kHalf.
+template <int kBits, int kHalf, int kQuad, int kHeads, bool kSmall>
+TQ_INLINE void score_quad(Acc* acc, const uint8_t* rows, Table table, const QueryWords& query, uint32_t at) {
+  Reg bytes[kRegsInPass];
+  bytes[0] = lookup16(table, slice_codes<kBits, 4 * kHalf + kQuad>(rows));
+  if constexpr (kRegsInPass == 2 && kRegLanes == kLanes) bytes[1] = lookup16(table, slice_codes<kBits, 4 + kQuad>(rows));
+  if constexpr (kRegsInPass == 2 && kRegLanes < kLanes)
+    bytes[1] = lookup16(table, slice_codes<kBits, 4 * kHalf + kQuad>(rows + kRegBytes));
+  accumulate_all<kSmall>(acc, bytes, query, at + kQuad, UpTo<kHeads * kRegsInPass>());
 }
 
-template <int kBits, int kHeads, bool kSmall>
-TQ_INLINE void score_run(F32* total, const uint8_t* rows, uint32_t half, const Run& run, const uint8_t* levels,
-                         float book_scale, const QueryWords& query, const int32_t* sums) {
-  const Table table = load_table(levels);
-  Acc acc[kHeads];
-  clear_heads<kHeads>(acc);
+// Sums of one run of groups for the tokens of one pass, to sums[head * kTileTokens + ...]. `ahead` leads to the same
+// place of the page that is read next.
+template <int kBits, int kHalf, int kHeads, bool kSmall, int... kIndex>
+TQ_INLINE void score_pass(int32_t* sums, const uint8_t* rows, ptrdiff_t ahead, const Run& run, Table table,
+                          const QueryWords& query, Indices<int, kIndex...>) {
+  Acc acc[kHeads * kRegsInPass] = {no_sum<kIndex>()...};
   for (uint32_t g = run.begin; g < run.end; ++g, rows += kBits * kRowBytes) {
-    if (half) {
-      score_group<kBits, 1, kHeads, kSmall>(acc, rows, table, query, 4 * g);
+    if (ahead) prefetch_rows(rows + ahead, kBits);
+    score_quad<kBits, kHalf, 0, kHeads, kSmall>(acc, rows, table, query, 4 * g);
+    score_quad<kBits, kHalf, 1, kHeads, kSmall>(acc, rows, table, query, 4 * g);
+    score_quad<kBits, kHalf, 2, kHeads, kSmall>(acc, rows, table, query, 4 * g);
+    score_quad<kBits, kHalf, 3, kHeads, kSmall>(acc, rows, table, query, 4 * g);
+  }
+  (store_reg(sums + kIndex / kRegsInPass * kTileTokens + kIndex % kRegsInPass * kRegLanes, finish(acc[kIndex])), ...);
+}
+
+// One run of groups over the first `live` tokens of a tile, added to total[head * kTileTokens + token].
+template <int kBits, int kHeads, bool kSmall>
+TQ_INLINE void score_run(float* total, const uint8_t* rows, ptrdiff_t ahead, uint32_t live, const Run& run,
+                         const uint8_t* levels, float book_scale, const QueryWords& query, const int32_t* query_totals) {
+  constexpr uint32_t kPass = kRegsInPass * kRegLanes;  // tokens
+  const Table table = load_table(levels);
+  const UpTo<kHeads * kRegsInPass> all;
+  alignas(kRowBytes) int32_t sums[kHeads * kTileTokens];
+  for (uint32_t t = 0; t < live; t += kPass, ahead = 0) {
+    if (t < kLanes) {
+      score_pass<kBits, 0, kHeads, kSmall>(sums + t, rows + 4 * t, ahead, run, table, query, all);
     } else {
-      score_group<kBits, 0, kHeads, kSmall>(acc, rows, table, query, 4 * g);
+      score_pass<kBits, 1, kHeads, kSmall>(sums + t, rows + 4 * (t - kLanes), ahead, run, table, query, all);
     }
   }
-  total[0] = total[0] + signed_sum(acc[0], sums[0]) * splat(book_scale);
-  if constexpr (kHeads > 1) total[1] = total[1] + signed_sum(acc[1], sums[1]) * splat(book_scale);
-  if constexpr (kHeads > 2) total[2] = total[2] + signed_sum(acc[2], sums[2]) * splat(book_scale);
-  if constexpr (kHeads > 3) total[3] = total[3] + signed_sum(acc[3], sums[3]) * splat(book_scale);
+  for (int h = 0; h < kHeads; ++h)
+    for (uint32_t t = 0; t < live; t += kLanes) {
+      float* at = total + h * kTileTokens + t;
+      store(at, load(at) + signed_sum(sums + h * kTileTokens + t, query_totals[h]) * splat(book_scale));
+    }
 }
 
 // Up to four query heads of one KV head, ready to be scored: their words, and per run of widths their totals.
@@ -44,15 +65,15 @@ struct PreparedQuery {
   QueryWords words;
   Run runs[kMaxGroups];
   int32_t totals[kHeadsAtOnce * kMaxGroups];
-  uint32_t n_runs, tile_stride;
+  uint32_t n_runs;
 };
 
 template <int kHeads>
 TQ_INLINE void prepare_query(PreparedQuery& out, const int16_t* query, const uint8_t* widths, uint32_t d) {
   out.n_runs = find_runs(widths, d / 16, out.runs);
-  out.tile_stride = tile_bytes(widths, d / 16);
   for (int h = 0; h < kHeads; ++h)
-    make_quads(query + h * d, d, out.words.first + h * (kMaxHeadDim / 4), out.words.second + h * (kMaxHeadDim / 4));
+    for (uint32_t i = 0, at = h * (kMaxHeadDim / 4); i < d; i += kLanes, at += 4)
+      store_quads(load_i16(query + h * d + i), out.words.first + at, out.words.second + at);
   for (uint32_t r = 0; r < out.n_runs; ++r)
     for (int h = 0; h < kHeads; ++h) {
       int32_t total = 0;
@@ -67,35 +88,36 @@ template <int kHeads, bool kSmall>
 TQ_KERNEL inline void score_page(const uint8_t* base, const uint8_t* next, const Layout& layout,
                                  const PreparedQuery& query, const uint8_t* levels, const float* book_scale,
                                  const float* step, uint32_t count, float* scores, size_t s) {
-  const uint32_t half_bytes = query.tile_stride / 2;
-  for (uint32_t slot = 0; slot < count; slot += kLanes) {
-    const size_t tile_at = layout.key_codes + size_t(slot / kTileTokens) * query.tile_stride;
-    const uint8_t* rows = base + tile_at;
-    const uint32_t half = slot / kLanes % 2;
-    prefetch(next + tile_at + half * half_bytes, half_bytes);
-    F32 total[kHeads];
-    for (int h = 0; h < kHeads; ++h) total[h] = splat(0.0f);
+  const uint8_t* rows = base + layout.key_codes;
+  const ptrdiff_t ahead = next - base;
+  prefetch_rows(next + layout.key_scales, (2 * count + kRowBytes - 1) / kRowBytes);
+  for (uint32_t slot = 0; slot < count; slot += kTileTokens) {
+    const uint32_t live = smaller(kTileTokens, count - slot);
+    alignas(kRowBytes) float total[kHeads * kTileTokens];
+    for (uint32_t i = 0; i < kHeads * kTileTokens; i += kLanes) store(total + i, splat(0.0f));
     for (uint32_t r = 0; r < query.n_runs; ++r) {
       const Run& run = query.runs[r];
       const uint32_t row = run.bits - 2;
+      const uint8_t* book = levels + 16 * row;
       const int32_t* totals = query.totals + r * kHeads;
       if (run.bits == 4) {
-        score_run<4, kHeads, kSmall>(total, rows, half, run, levels + 16 * row, book_scale[row], query.words, totals);
+        score_run<4, kHeads, kSmall>(total, rows, ahead, live, run, book, book_scale[row], query.words, totals);
       } else if (run.bits == 3) {
-        score_run<3, kHeads, kSmall>(total, rows, half, run, levels + 16 * row, book_scale[row], query.words, totals);
+        score_run<3, kHeads, kSmall>(total, rows, ahead, live, run, book, book_scale[row], query.words, totals);
       } else {
-        score_run<2, kHeads, kSmall>(total, rows, half, run, levels + 16 * row, book_scale[row], query.words, totals);
+        score_run<2, kHeads, kSmall>(total, rows, ahead, live, run, book, book_scale[row], query.words, totals);
       }
       rows += (run.end - run.begin) * run.bits * kRowBytes;
     }
-    const F32 key_scale = load_half_bytes(base + layout.key_scales + 2 * slot);
-    const uint32_t live = smaller(kLanes, count - slot);
-    for (int h = 0; h < kHeads; ++h) {
-      const F32 out = (total[h] * key_scale) * splat(step[h]);
-      if (live == kLanes) {
-        store(scores + h * s + slot, out);
-      } else {
-        store_n(scores + h * s + slot, out, live);
+    for (uint32_t t = 0; t < live; t += kLanes) {
+      const F32 key_scale = load_half_bytes(base + layout.key_scales + 2 * (slot + t));
+      for (int h = 0; h < kHeads; ++h) {
+        const F32 out = (load(total + h * kTileTokens + t) * key_scale) * splat(step[h]);
+        if (live - t >= kLanes) {
+          store(scores + h * s + slot + t, out);
+        } else {
+          store_n(scores + h * s + slot + t, out, live - t);
+        }
       }
     }
   }
@@ -159,8 +181,7 @@ TQ_KERNEL inline void score_keys_f32(const float* query, const uint8_t* widths, 
       for (uint32_t g = 0; g < groups; ++g) {
         const uint32_t bits = widths[g];
         for (uint32_t quad = 0; quad < 4; ++quad) {
-          const U32 levels4 = lookup16(load_table(levels + 16 * (bits - 2)),
-                                       any_slice(tile, bits, 4 * (in_page / kLanes % 2) + quad));
+          const U32 levels4 = slice_levels(tile, bits, 4 * (in_page / kLanes % 2) + quad, levels + 16 * (bits - 2));
           for (uint32_t k = 0; k < 4; ++k)
             total = total + splat(query[size_t(row) * d + 16 * g + 4 * quad + k]) *
                                 centroid_of_byte(levels4, int(k), book_scale[bits - 2]);

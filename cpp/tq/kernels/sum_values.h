@@ -5,18 +5,16 @@ namespace TQ_TARGET {
 
 using WeightWords = Multipliers<kMaxPageTokens / 4>;
 
-template <int kBits, int kHeads, bool kSmall>
-TQ_INLINE void sum_tile(Acc* acc, const uint8_t* rows, Table table, const WeightWords& weights, uint32_t at) {
-  accumulate_heads<kHeads, kSmall>(acc, lookup16(table, slice_codes<kBits, 0>(rows)), weights, at + 0);
-  accumulate_heads<kHeads, kSmall>(acc, lookup16(table, slice_codes<kBits, 1>(rows)), weights, at + 1);
-  accumulate_heads<kHeads, kSmall>(acc, lookup16(table, slice_codes<kBits, 2>(rows)), weights, at + 2);
-  accumulate_heads<kHeads, kSmall>(acc, lookup16(table, slice_codes<kBits, 3>(rows)), weights, at + 3);
-  accumulate_heads<kHeads, kSmall>(acc, lookup16(table, slice_codes<kBits, 4>(rows)), weights, at + 4);
-  accumulate_heads<kHeads, kSmall>(acc, lookup16(table, slice_codes<kBits, 5>(rows)), weights, at + 5);
-  accumulate_heads<kHeads, kSmall>(acc, lookup16(table, slice_codes<kBits, 6>(rows)), weights, at + 6);
-  accumulate_heads<kHeads, kSmall>(acc, lookup16(table, slice_codes<kBits, 7>(rows)), weights, at + 7);
+// Slice kSlice of a tile: four tokens of all channels. A register of 16 lanes is one group of 16 channels, and
+// a pass of two takes two neighbouring groups; narrower registers are columns of one group.
+template <int kBits, int kSlice, int kGroups, int kHeads, bool kSmall>
+TQ_INLINE void sum_slice(Acc* acc, const uint8_t* rows, Table table, const WeightWords& weights, uint32_t at) {
+  Reg bytes[kRegsInPass];
+  bytes[0] = lookup16(table, slice_codes<kBits, kSlice>(rows));
+  if constexpr (kGroups == 2) bytes[1] = lookup16(table, slice_codes<kBits, kSlice>(rows + kBits * kRowBytes));
+  if constexpr (kRegsInPass == 2 && kRegLanes < kLanes) bytes[1] = lookup16(table, slice_codes<kBits, kSlice>(rows + kRegBytes));
+  accumulate_all<kSmall>(acc, bytes, weights, at + kSlice, UpTo<kHeads * kRegsInPass>());
 }
-
 // The integer weights of up to four query heads over one page: words, totals and steps.
 struct PreparedWeights {
   WeightWords words;
@@ -24,36 +22,69 @@ struct PreparedWeights {
   float unit[kHeadsAtOnce];
 };
 
-// Weights of one head times the tokens' scales (n_tiles * 32 of each), to integers of magnitude at most `limit`.
-TQ_INLINE void prepare_weights(PreparedWeights& out, int h, const float* weights, const uint8_t* scales, uint32_t n_tiles,
-                               float limit) {
-  float scaled[kMaxPageTokens];
-  int16_t integers[kMaxPageTokens];
-  const uint32_t n = n_tiles * kTileTokens;
-  for (uint32_t t = 0; t < n; t += kLanes) store(scaled + t, load(weights + t) * load_half_bytes(scales + 2 * t));
-  out.unit[h] = quantize_symmetric(scaled, integers, n, limit, out.totals[h]);
-  const uint32_t at = uint32_t(h) * (kMaxPageTokens / 4);
-  make_quads(integers, n, out.words.first + at, out.words.second + at);
+// n weights, of which `largest` is the largest magnitude, to integers of magnitude at most `limit`.
+TQ_INLINE void quantize_weights(PreparedWeights& out, int h, const float* weights, uint32_t n, float largest, float limit) {
+  const F32 inverse = splat(largest > kTiny ? limit / largest : 0.0f);
+  uint32_t *first = out.words.first + h * (kMaxPageTokens / 4), *second = out.words.second + h * (kMaxPageTokens / 4);
+  I32 sum = zero_i32();
+  for (uint32_t t = 0; t < n; t += kLanes, first += 4, second += 4) {
+    const I32 q = round_within(load(weights + t) * inverse, limit);
+    sum = sum + q;
+    store_quads(q, first, second);
+  }
+  out.totals[h] = lane_total(sum);
+  out.unit[h] = largest * (1.0f / limit);
 }
 
 // out = out * shrink + the sum; shrink is 1 where sums are only added up.
-TQ_INLINE void add_sum(Acc acc, int32_t total, float scale, float shrink, float* out) {
-  store(out, load(out) * splat(shrink) + signed_sum(acc, total) * splat(scale));
+TQ_INLINE void add_sum(const int32_t* sums, int32_t total, float scale, float shrink, float* out) {
+  store(out, load(out) * splat(shrink) + signed_sum(sums, total) * splat(scale));
 }
 
-// One 16-channel group over the tiles of a page, added to out.
+// kGroups 16-channel groups of the same width, neighbours, over the tiles of a page, added to out. `ahead` leads to the
+// same place of the page that is read next.
+template <int kBits, int kGroups, int kHeads, bool kSmall, int... kIndex>
+TQ_INLINE void sum_groups(const uint8_t* rows, ptrdiff_t ahead, uint32_t n_tiles, uint32_t stride, Table table,
+                          float book_scale, const PreparedWeights& w, const float* shrink, float* out, size_t d,
+                          Indices<int, kIndex...>) {
+  constexpr uint32_t kPass = kRegsInPass * kRegLanes < kLanes ? kRegsInPass * kRegLanes : kLanes;  // channels of a group
+  constexpr uint32_t kWidth = kRegsInPass * kRegLanes > kLanes ? kRegsInPass * kRegLanes : kLanes;
+  alignas(kRowBytes) int32_t sums[kHeads * kWidth];
+  for (uint32_t c = 0; c < kLanes; c += kPass) {
+    Acc acc[kHeads * kRegsInPass] = {no_sum<kIndex>()...};
+    for (uint32_t tile = 0; tile < n_tiles; ++tile) {
+      const uint8_t* at = rows + size_t(tile) * stride + 4 * c;
+      if (c == 0) prefetch_rows(at + ahead, kGroups * kBits);
+      sum_slice<kBits, 0, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
+      sum_slice<kBits, 1, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
+      sum_slice<kBits, 2, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
+      sum_slice<kBits, 3, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
+      sum_slice<kBits, 4, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
+      sum_slice<kBits, 5, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
+      sum_slice<kBits, 6, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
+      sum_slice<kBits, 7, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
+    }
+    (store_reg(sums + kIndex / kRegsInPass * kWidth + kIndex % kRegsInPass * kRegLanes + c, finish(acc[kIndex])), ...);
+  }
+  for (int h = 0; h < kHeads; ++h)
+    for (int g = 0; g < kGroups; ++g)
+      add_sum(sums + h * kWidth + g * kLanes, w.totals[h], w.unit[h] * book_scale, shrink[h], out + h * d + g * kLanes);
+}
+
+// A run of groups of one width; every group's sums are its own, so how many go together does not matter.
 template <int kBits, int kHeads, bool kSmall>
-TQ_INLINE void sum_group(const uint8_t* rows, uint32_t n_tiles, uint32_t stride, const uint8_t* levels, float book_scale,
-                         const PreparedWeights& w, const float* shrink, float* out, size_t d) {
+TQ_INLINE void sum_run(const uint8_t* rows, ptrdiff_t ahead, uint32_t n_tiles, uint32_t stride, uint32_t n_groups,
+                       const uint8_t* levels, float book_scale, const PreparedWeights& w, const float* shrink, float* out,
+                       size_t d) {
   const Table table = load_table(levels);
-  Acc acc[kHeads];
-  clear_heads<kHeads>(acc);
-  for (uint32_t tile = 0; tile < n_tiles; ++tile)
-    sum_tile<kBits, kHeads, kSmall>(acc, rows + size_t(tile) * stride, table, w.words, 8 * tile);
-  add_sum(acc[0], w.totals[0], w.unit[0] * book_scale, shrink[0], out);
-  if constexpr (kHeads > 1) add_sum(acc[1], w.totals[1], w.unit[1] * book_scale, shrink[1], out + d);
-  if constexpr (kHeads > 2) add_sum(acc[2], w.totals[2], w.unit[2] * book_scale, shrink[2], out + 2 * d);
-  if constexpr (kHeads > 3) add_sum(acc[3], w.totals[3], w.unit[3] * book_scale, shrink[3], out + 3 * d);
+  constexpr int kTogether = kRegsInPass * kRegLanes > kLanes ? 2 : 1;
+  uint32_t g = 0;
+  for (; g + kTogether <= n_groups; g += kTogether, rows += kTogether * kBits * kRowBytes, out += kTogether * kLanes)
+    sum_groups<kBits, kTogether, kHeads, kSmall>(rows, ahead, n_tiles, stride, table, book_scale, w, shrink, out, d,
+                                                 UpTo<kHeads * kRegsInPass>());
+  if (g < n_groups)
+    sum_groups<kBits, 1, kHeads, kSmall>(rows, ahead, n_tiles, stride, table, book_scale, w, shrink, out, d,
+                                         UpTo<kHeads * kRegsInPass>());
 }
 
 template <int kHeads, bool kSmall>
@@ -62,20 +93,22 @@ TQ_KERNEL inline void sum_page(const uint8_t* base, const uint8_t* next, const L
                                uint32_t n_tiles, const float* shrink, float* out) {
   const uint32_t stride = tile_bytes(widths, groups);
   const uint8_t* rows = base + layout.value_codes;
-  const uint32_t share = (n_tiles * stride / groups + kRowBytes - 1) / kRowBytes * kRowBytes;
-  for (uint32_t g = 0; g < groups; rows += widths[g] * kRowBytes, ++g) {
-    const uint32_t row = widths[g] - 2;
+  const size_t d = 16 * groups;
+  Run runs[kMaxGroups];
+  const uint32_t n_runs = find_runs(widths, groups, runs);
+  prefetch_rows(next + layout.value_scales, n_tiles * (2 * kTileTokens / kRowBytes));
+  for (uint32_t r = 0; r < n_runs; ++r) {
+    const uint32_t row = runs[r].bits - 2, n = runs[r].end - runs[r].begin;
     const uint8_t* book = levels + 16 * row;
-    float* o = out + 16 * g;
-    const size_t d = 16 * groups;
-    prefetch(next + layout.value_codes + g * share, share);
-    if (widths[g] == 4) {
-      sum_group<4, kHeads, kSmall>(rows, n_tiles, stride, book, book_scale[row], w, shrink, o, d);
-    } else if (widths[g] == 3) {
-      sum_group<3, kHeads, kSmall>(rows, n_tiles, stride, book, book_scale[row], w, shrink, o, d);
+    if (runs[r].bits == 4) {
+      sum_run<4, kHeads, kSmall>(rows, next - base, n_tiles, stride, n, book, book_scale[row], w, shrink, out, d);
+    } else if (runs[r].bits == 3) {
+      sum_run<3, kHeads, kSmall>(rows, next - base, n_tiles, stride, n, book, book_scale[row], w, shrink, out, d);
     } else {
-      sum_group<2, kHeads, kSmall>(rows, n_tiles, stride, book, book_scale[row], w, shrink, o, d);
+      sum_run<2, kHeads, kSmall>(rows, next - base, n_tiles, stride, n, book, book_scale[row], w, shrink, out, d);
     }
+    rows += n * runs[r].bits * kRowBytes;
+    out += 16 * n;
   }
 }
 
@@ -88,15 +121,22 @@ TQ_KERNEL inline void sum_heads(const float* weights, const uint8_t* widths, con
   for (uint32_t start = 0, p = 0; start < n_tokens; start += layout.page_tokens, ++p) {
     const uint32_t count = smaller(layout.page_tokens, n_tokens - start);
     const uint32_t n_tiles = (count + kTileTokens - 1) / kTileTokens;
+    const uint32_t after = start + layout.page_tokens < n_tokens ? p + 1 : p;
     const uint8_t* base = pool + head_base(layout, pages[p], kv_head);
+    const uint8_t* next = pool + head_base(layout, pages[after], kv_head);
     PreparedWeights prepared;
     for (int h = 0; h < kHeads; ++h) {
-      float padded[kMaxPageTokens];
-      for (uint32_t t = 0; t < n_tiles * kTileTokens; t += kLanes)
-        store(padded + t, load_n(weights + h * size_t(s) + start + t, t < count ? count - t : 0, 0.0f));
-      prepare_weights(prepared, h, padded, base + layout.value_scales, n_tiles, kIntegerMax);
+      alignas(kRowBytes) float scaled[kMaxPageTokens];
+      F32 most = splat(0.0f);
+      for (uint32_t t = 0; t < n_tiles * kTileTokens; t += kLanes) {
+        const F32 weight = load_n(weights + h * size_t(s) + start + t, t < count ? count - t : 0, 0.0f);
+        const F32 x = weight * load_half_bytes(base + layout.value_scales + 2 * t);
+        most = max(most, magnitude(x));
+        store(scaled + t, x);
+      }
+      quantize_weights(prepared, h, scaled, n_tiles * kTileTokens, lane_max(most), kIntegerMax);
     }
-    sum_page<kHeads, false>(base, base, layout, prepared, widths, levels, book_scale, groups, n_tiles, keep, out);
+    sum_page<kHeads, false>(base, next, layout, prepared, widths, levels, book_scale, groups, n_tiles, keep, out);
   }
 }
 
@@ -145,7 +185,7 @@ TQ_KERNEL inline void sum_values_f32(const float* weights, const uint8_t* widths
       const F32 weight = splat(weights[size_t(row) * s + offset + t] * scale[0]);
       for (uint32_t g = 0; g < groups; ++g) {
         const uint32_t bits = widths[g];
-        const U32 levels4 = lookup16(load_table(levels + 16 * (bits - 2)), any_slice(tile, bits, slot / 4 % 8));
+        const U32 levels4 = slice_levels(tile, bits, slot / 4 % 8, levels + 16 * (bits - 2));
         float* o = out + size_t(row) * d + 16 * g;
         store(o, load(o) + weight * centroid_of_byte(levels4, int(slot % 4), book_scale[bits - 2]));
         tile += bits * kRowBytes;

@@ -4,13 +4,13 @@ namespace TQ_TARGET {
 
 // Up to 16 floats, the rest `fill`.
 TQ_INLINE F32 load_n(const float* p, uint32_t n, float fill) {
-  float lanes[kLanes];
+  alignas(kRowBytes) float lanes[kLanes];
   for (uint32_t i = 0; i < kLanes; ++i) lanes[i] = i < n ? p[i] : fill;
   return load(lanes);
 }
 
 TQ_INLINE void store_n(float* p, F32 x, uint32_t n) {
-  float lanes[kLanes];
+  alignas(kRowBytes) float lanes[kLanes];
   store(lanes, x);
   for (uint32_t i = 0; i < smaller(n, kLanes); ++i) p[i] = lanes[i];
 }

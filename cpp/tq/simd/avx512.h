@@ -2,9 +2,17 @@
 namespace tq {
 namespace TQ_TARGET {
 
+// Two registers of codes share every multiplier: read once from memory, it is used twice.
+constexpr int kRegsInPass = 2;
+
+typedef U32 Reg;
+typedef I32 RegI;
+typedef Reg Table;
+
+TQ_INLINE Table load_table(const uint8_t* p) { return (Table)_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)p)); }
+TQ_INLINE Reg lookup16(Table table, Reg index) { return (Reg)_mm512_shuffle_epi8((__m512i)table, (__m512i)index); }
+TQ_INLINE RegI madd16(Reg a, Reg b) { return (RegI)_mm512_madd_epi16((__m512i)a, (__m512i)b); }
 TQ_INLINE F32 load_half(const uint16_t* p) { return (F32)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p)); }
-TQ_INLINE U32 lookup16(Table table, U32 index) { return (U32)_mm512_shuffle_epi8((__m512i)table, (__m512i)index); }
-TQ_INLINE I32 madd16(U32 a, U32 b) { return (I32)_mm512_madd_epi16((__m512i)a, (__m512i)b); }
 
 }  // namespace TQ_TARGET
 }  // namespace tq

@@ -7,28 +7,25 @@ namespace TQ_TARGET {
 constexpr bool kSmallIsFaster = false;
 
 struct Acc {
-  I32 sum;
+  RegI sum;
 };
-TQ_INLINE Acc zero_acc() { return Acc{zero_i32()}; }
+TQ_INLINE Acc zero_acc() { return Acc{RegI{}}; }
 
-// Even-numbered multipliers in one plane, odd ones in the other; n is a multiple of 16.
-TQ_INLINE void make_quads(const int16_t* p, uint32_t n, uint32_t* first, uint32_t* second) {
-  typedef uint32_t Pairs __attribute__((vector_size(32)));
-  typedef uint16_t Narrow __attribute__((vector_size(16)));
-  for (uint32_t k = 0; k < n; k += 16, p += 16, first += 4, second += 4) {
-    Pairs pairs;
-    __builtin_memcpy(&pairs, p, 32);
-    const Narrow even = __builtin_convertvector(pairs & 0xffffu, Narrow), odd = __builtin_convertvector(pairs >> 16, Narrow);
-    __builtin_memcpy(first, &even, 16);
-    __builtin_memcpy(second, &odd, 16);
-  }
+// Sixteen multipliers: even-numbered ones to four words of one plane, odd ones to the other.
+TQ_INLINE void store_quads(I32 x, uint32_t* first, uint32_t* second) {
+  typedef int16_t Narrow __attribute__((vector_size(16)));
+  const I16x16 all = __builtin_convertvector(x, I16x16);
+  const Narrow even = __builtin_shufflevector(all, all, 0, 2, 4, 6, 8, 10, 12, 14);
+  const Narrow odd = __builtin_shufflevector(all, all, 1, 3, 5, 7, 9, 11, 13, 15);
+  __builtin_memcpy(first, &even, 16);
+  __builtin_memcpy(second, &odd, 16);
 }
 template <bool kSmall>
-TQ_INLINE void accumulate(Acc& acc, U32 bytes, const uint32_t* first, const uint32_t* second) {
-  acc.sum = acc.sum + madd16(bytes & splat_u32(0x00ff00ffu), splat_u32(*first));
-  acc.sum = acc.sum + madd16((bytes >> 8) & splat_u32(0x00ff00ffu), splat_u32(*second));
+TQ_INLINE void accumulate(Acc& acc, Reg bytes, const uint32_t* first, const uint32_t* second) {
+  acc.sum = acc.sum + madd16(bytes & every(0x00ff00ffu), every(*first));
+  acc.sum = acc.sum + madd16((bytes >> 8) & every(0x00ff00ffu), every(*second));
 }
-TQ_INLINE I32 finish(Acc acc) { return acc.sum; }
+TQ_INLINE RegI finish(Acc acc) { return acc.sum; }
 
 }  // namespace TQ_TARGET
 }  // namespace tq

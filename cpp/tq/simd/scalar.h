@@ -85,23 +85,44 @@ TQ_INLINE U32 lookup16(Table table, U32 index) {
   return r;
 }
 
-// Sixteen integers, each within int16, to memory.
+// Sixteen integers, from memory and to it; int16 where each fits.
+TQ_INLINE I32 load_i32(const int32_t* p) { I32 r; TQ_EACH r.v[i] = p[i]; return r; }
+TQ_INLINE I32 load_i16(const int16_t* p) { I32 r; TQ_EACH r.v[i] = p[i]; return r; }
 TQ_INLINE void store_i16(int16_t* p, I32 x) { TQ_EACH p[i] = int16_t(x.v[i]); }
 
+TQ_INLINE float lane_max(F32 x) {
+  TQ_EACH x.v[0] = x.v[i] > x.v[0] ? x.v[i] : x.v[0];
+  return x.v[0];
+}
+TQ_INLINE int32_t lane_total(I32 x) {
+  uint32_t total = 0;
+  TQ_EACH total += uint32_t(x.v[i]);
+  return int32_t(total);
+}
+
+// What a scan keeps its sums in: here, a whole vector.
+typedef U32 Reg;
+typedef I32 RegI;
+constexpr uint32_t kRegBytes = 64, kRegLanes = kLanes;
+constexpr int kRegsInPass = 1;
+TQ_INLINE Reg load_reg(const uint8_t* p) { return load_row(p); }
+TQ_INLINE void store_reg(int32_t* p, RegI x) { TQ_EACH p[i] = x.v[i]; }
+TQ_INLINE Reg every(uint32_t x) { return splat_u32(x); }
+
 // Multipliers of a lane's four bytes: int16 values taken four at a time as two words, one in each of two
-// planes, and the running exact sum of byte * multiplier.
+// planes (store_quads: sixteen values, four words each), and the running exact sum of byte * multiplier.
 struct Acc {
   I32 sum;
 };
 TQ_INLINE Acc zero_acc() { return Acc{zero_i32()}; }
-TQ_INLINE void make_quads(const int16_t* p, uint32_t n, uint32_t* first, uint32_t* second) {
-  for (uint32_t k = 0; k < n / 4; ++k, p += 4) {
-    first[k] = uint32_t(uint16_t(p[0])) | uint32_t(uint16_t(p[2])) << 16;
-    second[k] = uint32_t(uint16_t(p[1])) | uint32_t(uint16_t(p[3])) << 16;
+TQ_INLINE void store_quads(I32 x, uint32_t* first, uint32_t* second) {
+  for (uint32_t k = 0; k < 4; ++k) {
+    first[k] = (uint32_t(x.v[4 * k]) & 0xffffu) | uint32_t(x.v[4 * k + 2]) << 16;
+    second[k] = (uint32_t(x.v[4 * k + 1]) & 0xffffu) | uint32_t(x.v[4 * k + 3]) << 16;
   }
 }
 template <bool kSmall>
-TQ_INLINE void accumulate(Acc& acc, U32 bytes, const uint32_t* first, const uint32_t* second) {
+TQ_INLINE void accumulate(Acc& acc, Reg bytes, const uint32_t* first, const uint32_t* second) {
   const int32_t q0 = int16_t(*first & 0xffff), q1 = int16_t(*second & 0xffff);
   const int32_t q2 = int16_t(*first >> 16), q3 = int16_t(*second >> 16);
   TQ_EACH {
@@ -109,7 +130,7 @@ TQ_INLINE void accumulate(Acc& acc, U32 bytes, const uint32_t* first, const uint
     acc.sum.v[i] += int32_t(x & 255) * q0 + int32_t(x >> 8 & 255) * q1 + int32_t(x >> 16 & 255) * q2 + int32_t(x >> 24) * q3;
   }
 }
-TQ_INLINE I32 finish(Acc acc) { return acc.sum; }
+TQ_INLINE RegI finish(Acc acc) { return acc.sum; }
 #undef TQ_EACH
 
 }  // namespace TQ_TARGET

@@ -7,28 +7,24 @@ namespace TQ_TARGET {
 constexpr bool kSmallIsFaster = true;  // one product instead of two
 
 struct Acc {
-  I32 high, low;
+  RegI high, low;
 };
-TQ_INLINE Acc zero_acc() { return Acc{zero_i32(), zero_i32()}; }
+TQ_INLINE Acc zero_acc() { return Acc{RegI{}, RegI{}}; }
 
-// High bytes in one plane, low bytes in the other; n is a multiple of 16.
-TQ_INLINE void make_quads(const int16_t* p, uint32_t n, uint32_t* first, uint32_t* second) {
+// Sixteen multipliers: high bytes to four words of one plane, low bytes to the other.
+TQ_INLINE void store_quads(I32 x, uint32_t* first, uint32_t* second) {
   typedef uint8_t Narrow __attribute__((vector_size(16)));
-  for (uint32_t k = 0; k < n; k += 16, p += 16, first += 4, second += 4) {
-    I16x16 x;
-    __builtin_memcpy(&x, p, 32);
-    const Narrow high = __builtin_convertvector((x + 128) >> 8, Narrow), low = __builtin_convertvector(x & 255, Narrow);
-    __builtin_memcpy(first, &high, 16);
-    __builtin_memcpy(second, &low, 16);
-  }
+  const Narrow high = __builtin_convertvector((x + 128) >> 8, Narrow), low = __builtin_convertvector(x, Narrow);
+  __builtin_memcpy(first, &high, 16);
+  __builtin_memcpy(second, &low, 16);
 }
 // Multipliers within int8 have no high part.
 template <bool kSmall>
-TQ_INLINE void accumulate(Acc& acc, U32 bytes, const uint32_t* first, const uint32_t* second) {
-  if constexpr (!kSmall) acc.high = dpbusd(acc.high, bytes, splat_u32(*first));
-  acc.low = dpbusd(acc.low, bytes, splat_u32(*second));
+TQ_INLINE void accumulate(Acc& acc, Reg bytes, const uint32_t* first, const uint32_t* second) {
+  if constexpr (!kSmall) acc.high = dpbusd(acc.high, bytes, every(*first));
+  acc.low = dpbusd(acc.low, bytes, every(*second));
 }
-TQ_INLINE I32 finish(Acc acc) { return (I32)(((U32)acc.high << 8) + (U32)acc.low); }
+TQ_INLINE RegI finish(Acc acc) { return (RegI)(((Reg)acc.high << 8) + (Reg)acc.low); }
 
 }  // namespace TQ_TARGET
 }  // namespace tq

@@ -40,6 +40,12 @@ TQ_INLINE F32 load_half(const uint16_t* p) {
 }
 #endif
 
+TQ_INLINE I32 load_i32(const int32_t* p) { I32 r; __builtin_memcpy(&r, p, 64); return r; }
+TQ_INLINE I32 load_i16(const int16_t* p) {
+  I16x16 narrow;
+  __builtin_memcpy(&narrow, p, 32);
+  return __builtin_convertvector(narrow, I32);
+}
 TQ_INLINE void store_i16(int16_t* p, I32 x) {
   const I16x16 narrow = __builtin_convertvector(x, I16x16);
   __builtin_memcpy(p, &narrow, 32);
@@ -69,11 +75,18 @@ TQ_INLINE float fold(F32 x) {
   return x[0];
 }
 
-typedef U32 Table;
-TQ_INLINE Table load_table(const uint8_t* p) {
-  uint8_t copies[64];
-  for (int i = 0; i < 4; ++i) __builtin_memcpy(copies + 16 * i, p, 16);
-  return load_row(copies);
+// The largest of 16 lanes; max does not depend on the order.
+TQ_INLINE float lane_max(F32 x) {
+  x = max(x, swap_lanes<8>(x));
+  x = max(x, swap_lanes<4>(x));
+  x = max(x, swap_lanes<2>(x));
+  return max(x, swap_lanes<1>(x))[0];
+}
+
+TQ_INLINE int32_t lane_total(I32 x) {
+  x = x + __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
+  x = x + __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0);
+  return x[0] + x[1] + x[2] + x[3];
 }
 
 }  // namespace TQ_TARGET

@@ -99,6 +99,12 @@ TQ_INLINE uint32_t tile_bytes(const uint8_t* widths, uint32_t groups) {
   return rows * kRowBytes;
 }
 
+// 0, 1, ... as template arguments: for arrays that live in registers, which only constant indices allow.
+template <class T, T... kIndex>
+struct Indices {};
+template <int kCount>
+using UpTo = __make_integer_seq<Indices, int, kCount>;
+
 TQ_INLINE uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 }  // namespace tq

@@ -1,7 +1,7 @@
 """Attention of one token over the parts of a layer's history, each with a softmax state, merged at the end.
 
-A state is, per query head, the largest logit (peak), the sum of exp(logit - peak) (total) and the sum of
-values under those weights (out). Parts never see each other, and no part is decoded.
+A state is, per query head, the largest logit (peak, in units of log 2), the sum of 2^(logit - peak) (total) and the
+sum of values under those weights (out). Parts never see each other, and no part is decoded.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SoftmaxStates:
         self._backend.call(
             "attend_half", query=self._queries, pages=pages.table, layout=pages.layout.words, pool=pages.pool,
             peak=peak, total=total, out=out, n_kv_heads=pages.layout.n_kv_heads, n_tokens=n_tokens, first=first,
-            scale=self._scale,
+            scale=self._scale * turbo_step.LOG2_E,
         )  # fmt: skip
         self._add(peak[None], total[None], out[None])
 
@@ -50,9 +50,9 @@ class SoftmaxStates:
             self._add(*turbo_step.attend(self._backend, *pair, self._queries, self._scale, pages, n_tokens))
             return
         scores = np.empty((len(self._queries), n_tokens), np.float32)
-        keys.scores(self._backend, self._queries, self._scale, pages, n_tokens, scores, 0)
+        keys.scores(self._backend, self._queries, self._scale * turbo_step.LOG2_E, pages, n_tokens, scores, 0)
         peak = scores.max(axis=1)
-        weights = lanes.exp_f32(scores - peak[:, None])
+        weights = lanes.exp2_f32(scores - peak[:, None])
         out = np.zeros_like(self._queries)
         values.weighted_sum(self._backend, weights, pages, n_tokens, 0, out)
         self._workspace = max(self._workspace, scores.nbytes + weights.nbytes)

@@ -15,6 +15,8 @@ from tq_core.math.books import load_books, widths_for
 from tq_core.math.quantize import QUERY_MAX, SMALL_MAX
 
 CHUNK_PAGES = 32
+# The step's exponential is a power of two, so its logits are scaled by log2 e, once, through the query.
+LOG2_E = 1.4426950408889634
 
 
 def fusable(keys: KeyCodec, values: ValueCodec) -> tuple[TurboKeys, TurboValues] | None:
@@ -39,7 +41,9 @@ def attend(
     rotated = keys.rotate(backend, queries, inverse=False)
     query, step = np.empty((heads, d), np.int16), np.empty(heads, np.float32)
     limit = SMALL_MAX if fast else QUERY_MAX
-    backend.call("quantize_query", x=rotated, query=query, step=step, scale=scale, limit=float(limit))
+    backend.call(
+        "quantize_query", x=rotated, query=query, step=step, scale=scale * LOG2_E, limit=float(limit)
+    )
     page_tokens, books = pages.layout.page_tokens, load_books()
     chunks = -(-n_tokens // (CHUNK_PAGES * page_tokens))
     peaks, totals = np.full((chunks, heads), -np.inf, np.float32), np.zeros((chunks, heads), np.float32)

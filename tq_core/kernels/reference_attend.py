@@ -1,4 +1,7 @@
-"""The numpy twins of the decode step: softmax states carried from page to page, and their merging."""
+"""The numpy twins of the decode step: softmax states carried from page to page, and their merging.
+
+Logits are in units of log 2: weights are powers of two, and callers multiply the softmax scale by log2 e.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ LOWEST = np.float32(-3.0e38)
 
 
 def _soften(scores, peak, total):
-    """Weights exp(score - peak) of one part of the history, with the state (peak, total) moved on, and the shrink factor."""
+    """Weights 2^(score - peak) of one part of the history, with the state (peak, total) moved on, and the shrink factor."""
     # + 0: whether the largest score is a negative zero depends on the order of comparison.
     new_peak = np.maximum(peak, scores.max() + np.float32(0))
-    shrink = lanes.exp_f32(peak - new_peak)
-    weights = lanes.exp_f32(scores - new_peak)
+    shrink = lanes.exp2_f32(peak - new_peak)
+    weights = lanes.exp2_f32(scores - new_peak)
     return weights, new_peak, total * shrink + lanes.lane_sum(weights), shrink
 
 
@@ -81,7 +84,7 @@ def merge_states(*, peaks, totals, outs, y):
     top = np.maximum(peaks.max(axis=0), LOWEST)
     total, y[:] = np.zeros(peaks.shape[1], np.float32), 0
     for part in range(peaks.shape[0]):
-        share = lanes.exp_f32(peaks[part] - top)
+        share = lanes.exp2_f32(peaks[part] - top)
         total = total + totals[part] * share
         y[:] = y + outs[part] * share[:, None]
     with np.errstate(divide="ignore"):

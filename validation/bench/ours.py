@@ -66,7 +66,11 @@ def native_step(world: World, target: str, small: bool, threads: int) -> tuple[B
     made, (heads, d) = step_arrays(world), world.queries.shape
     sizes = (heads, d, len(world.rotations["key"].hadamard), world.tables.shape[1], world.pool.size)
     numbers = (world.shape.n_kv_heads, world.tokens, turbo_step.CHUNK_PAGES, int(small))
-    floats = (float(world.rotations["key"].unit), world.scale, float(SMALL_MAX if small else QUERY_MAX))
+    floats = (
+        float(world.rotations["key"].unit),
+        world.scale * turbo_step.LOG2_E,
+        float(SMALL_MAX if small else QUERY_MAX),
+    )
     arrays = [*_common(world), *(a.reshape(-1) for a in made.values())]
     decode = getattr(load_bench(), target).decode
 
@@ -121,7 +125,7 @@ def half_step(
             *out.shape,
             world.shape.n_kv_heads,
             world.tokens,
-            world.scale,
+            world.scale * turbo_step.LOG2_E,
         )
 
     return rotating(run, layers), out

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tq_core.codecs.turbo_step import CHUNK_PAGES
+from tq_core.codecs.turbo_step import CHUNK_PAGES, LOG2_E
 from tq_core.errors import BackendError, TqError
 from tq_core.kernels.hosts import HOSTS, get_host, host_statuses
 from tq_core.kernels.table import KERNELS
@@ -81,7 +81,7 @@ def program(world: World, heap_base: int) -> Program:
         "quantize_query",
         {**at, "x": at["rotated"]},
         {"q": heads, "d": d},
-        {"scale": world.scale, "limit": float(QUERY_MAX)},
+        {"scale": world.scale * LOG2_E, "limit": float(QUERY_MAX)},
     )
     merge = _call(
         "merge_states", {"peaks": at["state"], "totals": totals_at, "outs": at["plain"], "y": at["y"]},

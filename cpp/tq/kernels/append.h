@@ -3,39 +3,75 @@
 namespace tq {
 namespace TQ_TARGET {
 
-// Write four codes, one per byte of a lane, as slice `slice` of the byte columns at `column`.
-TQ_INLINE void write_lane(uint8_t* column, uint32_t slice, uint32_t bits, uint32_t codes, uint32_t byte_mask) {
-  const uint32_t at = bits * slice, shift = at % 8, kept = smaller(bits, 8 - shift);
-  uint8_t* row = column + at / 8 * kRowBytes;
-  uint32_t word;
-  const uint32_t low = (0x01010101u * (((1u << kept) - 1) << shift)) & byte_mask;
-  __builtin_memcpy(&word, row, 4);
-  word = (word & ~low) | ((codes << shift) & low);
-  __builtin_memcpy(row, &word, 4);
-  if (kept == bits) return;
-  const uint32_t high = (0x01010101u * ((1u << (bits - kept)) - 1)) & byte_mask;
-  __builtin_memcpy(&word, row + kRowBytes, 4);
-  word = (word & ~high) | ((codes >> kept) & high);
-  __builtin_memcpy(row + kRowBytes, &word, 4);
+// Bits [8 * kRow, 8 * kRow + 8) of the byte columns that a token's four quads of codes fill in half kHalf of a tile, as
+// one word; `mask` gets 1 wherever a bit is theirs.
+template <int kBits, int kHalf, int kRow>
+TQ_INLINE uint32_t row_of_quads(const uint32_t* quads, uint32_t& mask) {
+  uint32_t word = 0;
+  mask = 0;
+  for (int quad = 0; quad < 4; ++quad) {
+    const int at = kBits * (4 * kHalf + quad) - 8 * kRow, end = at + kBits;  // within this row's eight bits
+    if (end <= 0 || at >= 8) continue;
+    const int skip = at < 0 ? -at : 0, kept = (end > 8 ? 8 : end) - (at < 0 ? 0 : at), to = at < 0 ? 0 : at;
+    const uint32_t ours = 0x01010101u * ((1u << kept) - 1);
+    word |= ((quads[quad] >> skip) & ours) << to;
+    mask |= ours << to;
+  }
+  return word;
+}
+
+template <int kBits, int kHalf, int kRow>
+TQ_INLINE void pack_row(uint8_t* column, const uint32_t* quads) {
+  uint32_t mask, old;
+  const uint32_t word = row_of_quads<kBits, kHalf, kRow>(quads, mask);
+  __builtin_memcpy(&old, column + kRow * kRowBytes, 4);
+  old = (old & ~mask) | word;
+  __builtin_memcpy(column + kRow * kRowBytes, &old, 4);
+}
+
+// One group of a key: `column` is the token's lane of the tile's rows.
+template <int kBits>
+TQ_INLINE void pack_quads(uint8_t* column, const uint8_t* codes, uint32_t half) {
+  uint32_t quads[4];
+  __builtin_memcpy(quads, codes, 16);
+  if (half == 0) {
+    pack_row<kBits, 0, 0>(column, quads);
+    if constexpr (kBits > 2) pack_row<kBits, 0, 1>(column, quads);
+  } else {
+    pack_row<kBits, 1, kBits / 2>(column, quads);
+    if constexpr (kBits > 2) pack_row<kBits, 1, kBits / 2 + 1>(column, quads);
+  }
 }
 
 // A token's codes into its tile: keys have tokens in lanes, four channels per lane.
 TQ_INLINE void pack_key(uint8_t* tile, const uint8_t* codes, const uint8_t* widths, uint32_t groups, uint32_t slot) {
-  const uint32_t half = slot / 16 % 2, lane = slot % 16;
-  for (uint32_t g = 0; g < groups; tile += widths[g] * kRowBytes, ++g)
-    for (uint32_t quad = 0; quad < 4; ++quad) {
-      uint32_t word;
-      __builtin_memcpy(&word, codes + 16 * g + 4 * quad, 4);
-      write_lane(tile + 4 * lane, 4 * half + quad, widths[g], word, ~0u);
+  const uint32_t half = slot / kLanes % 2;
+  uint8_t* column = tile + 4 * (slot % kLanes);
+  for (uint32_t g = 0; g < groups; column += widths[g] * kRowBytes, ++g) {
+    if (widths[g] == 4) {
+      pack_quads<4>(column, codes + kLanes * g, half);
+    } else if (widths[g] == 3) {
+      pack_quads<3>(column, codes + kLanes * g, half);
+    } else {
+      pack_quads<2>(column, codes + kLanes * g, half);
     }
+  }
 }
 
-// Values have channels in lanes, the token in one byte of each.
+// Values have channels in lanes, the token in one byte of each: bits [at, at + bits) of that byte column.
 TQ_INLINE void pack_value(uint8_t* tile, const uint8_t* codes, const uint8_t* widths, uint32_t groups, uint32_t slot) {
-  const uint32_t slice = slot / 4 % 8, shift = 8 * (slot % 4);
-  for (uint32_t g = 0; g < groups; tile += widths[g] * kRowBytes, ++g)
-    for (uint32_t lane = 0; lane < 16; ++lane)
-      write_lane(tile + 4 * lane, slice, widths[g], uint32_t(codes[16 * g + lane]) << shift, 255u << shift);
+  const uint32_t slice = slot / 4 % 8, byte = 8 * (slot % 4);
+  for (uint32_t g = 0; g < groups; tile += widths[g] * kRowBytes, ++g) {
+    const uint32_t bits = widths[g], at = bits * slice, shift = at % 8, kept = smaller(bits, 8 - shift);
+    const U32 word = load_u8(codes + kLanes * g) << int(byte);
+    uint8_t* row = tile + at / 8 * kRowBytes;
+    const uint32_t low = ((1u << kept) - 1) << (shift + byte);
+    store_row(row, (load_row(row) & splat_u32(~low)) | ((word << int(shift)) & splat_u32(low)));
+    if (kept == bits) continue;
+    const uint32_t high = ((1u << (bits - kept)) - 1) << byte;
+    row += kRowBytes;
+    store_row(row, (load_row(row) & splat_u32(~high)) | ((word >> int(kept)) & splat_u32(high)));
+  }
 }
 
 template <bool kKeys>

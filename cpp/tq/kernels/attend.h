@@ -1,6 +1,6 @@
 // One decode step over pages, for one layer and all its heads, with a softmax that is carried from page to page:
-// for every query head the largest logit so far (peak), the sum of exp(logit - peak) (total), and the sum of
-// values under those weights (out). Scratch is one page's scores, whatever the length of the history.
+// for every query head the largest logit so far (peak), the sum of 2^(logit - peak) (total), and the sum of
+// values under those weights (out). Logits come in units of log 2: the caller multiplies the softmax scale by log2 e. Scratch is one page's scores, whatever the length of the history.
 //
 // States of disjoint parts of the history merge into one, in a fixed order, so how a long history is cut over
 // threads does not change a bit.
@@ -9,9 +9,28 @@ namespace TQ_TARGET {
 
 constexpr float kLowest = -3.0e38f;
 
-TQ_INLINE float exp_of(float x) {
+// 2^x as in lanes.exp2_f32, of several vectors at once. One step of all of them comes before the next step of any,
+// since each step waits for the one before.
+template <int... k>
+TQ_INLINE void exp2_each(F32* x, Indices<int, k...>) {
+  F32 r[sizeof...(k)], shifted[sizeof...(k)], y[sizeof...(k)];
+  ((r[k] = max(x[k], splat(-125.0f))), ...);
+  ((shifted[k] = r[k] + splat(kRoundMagic)), ...);
+  ((r[k] = r[k] - (shifted[k] - splat(kRoundMagic))), ...);
+  ((y[k] = splat(0.0013264727f) * r[k] + splat(0.009671513f)), ...);
+  ((y[k] = y[k] * r[k] + splat(0.055507336f)), ...);
+  ((y[k] = y[k] * r[k] + splat(0.24022242f)), ...);
+  ((y[k] = y[k] * r[k] + splat(0.693147f)), ...);
+  ((y[k] = y[k] * r[k] + splat(1.0f)), ...);
+  ((y[k] = u32_as_float(float_as_u32(y[k]) + (float_as_u32(shifted[k]) << 23))), ...);
+  ((x[k] = select_ge(x[k], splat(-125.0f), y[k], splat(0.0f))), ...);
+}
+
+TQ_INLINE float exp2_of(float x) {
   alignas(kRowBytes) float lanes[kLanes];
-  store(lanes, exp_f32(splat(x)));
+  F32 all = splat(x);
+  exp2_each(&all, UpTo<1>());
+  store(lanes, all);
   return lanes[0];
 }
 
@@ -30,11 +49,13 @@ TQ_INLINE void raise_peaks(float* scores, size_t stride, uint32_t count, uint32_
     change[h] = peak[h] - raised;
     peak[h] = raised;
   }
-  store(factor, exp_f32(load(change)));
+  F32 all = load(change);
+  exp2_each(&all, UpTo<1>());
+  store(factor, all);
   for (int h = 0; h < kHeads; ++h) shrink[h] = factor[h];
 }
 
-// Scores of one part of the history to weights exp(score - peak), kept in place of the scores, and the states of kHeads
+// Scores of one part of the history to weights 2^(score - peak), kept in place of the scores, and the states of kHeads
 // rows moved on. With kScaled each weight is multiplied by its token's value scale once it is counted, and `most` is
 // the largest magnitude of each row. Rows go together as far as the registers allow.
 template <bool kScaled, int... k>
@@ -44,7 +65,7 @@ TQ_INLINE void soften_rows(float* scores, size_t stride, uint32_t padded, const 
   F32 sum[] = {no_weight<k>()...}, largest[] = {no_weight<k>()...};
   for (uint32_t t = 0; t < padded; t += kLanes) {
     F32 weight[] = {load(scores + k * stride + t) - top[k]...};
-    exp_each(weight, Indices<int, k...>());
+    exp2_each(weight, Indices<int, k...>());
     ((sum[k] = sum[k] + weight[k]), ...);
     if constexpr (kScaled) {
       const F32 scale = load(value_scale + t);
@@ -159,7 +180,7 @@ TQ_KERNEL inline void merge_states(const float* peaks, const float* totals, cons
     float* o = y + size_t(row) * d;
     for (uint32_t i = 0; i < d; i += kLanes) store(o + i, splat(0.0f));
     for (uint32_t part = 0; part < c; ++part) {
-      const float share = exp_of(peaks[part * q + row] - peak);
+      const float share = exp2_of(peaks[part * q + row] - peak);
       total = total + totals[part * q + row] * share;
       const float* from = outs + (size_t(part) * q + row) * d;
       for (uint32_t i = 0; i < d; i += kLanes) store(o + i, load(o + i) + load(from + i) * splat(share));

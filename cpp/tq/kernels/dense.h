@@ -3,28 +3,21 @@
 namespace tq {
 namespace TQ_TARGET {
 
-// e^x as in lanes.exp_f32, of several vectors at once: 2^n times a polynomial in the remainder. One step of all of them
-// comes before the next step of any, since each step waits for the one before.
-template <int... k>
-TQ_INLINE void exp_each(F32* x, Indices<int, k...>) {
-  F32 r[sizeof...(k)], n[sizeof...(k)], poly[sizeof...(k)], y[sizeof...(k)];
-  ((r[k] = min(max(x[k], splat(-87.0f)), splat(88.0f))), ...);
-  ((n[k] = (r[k] * splat(1.44269504088896341f) + splat(kRoundMagic)) - splat(kRoundMagic)), ...);
-  ((r[k] = r[k] - n[k] * splat(0.693359375f)), ...);
-  ((r[k] = r[k] - n[k] * splat(-2.12194440e-4f)), ...);
-  ((poly[k] = splat(1.9875691500e-4f) * r[k] + splat(1.3981999507e-3f)), ...);
-  ((poly[k] = poly[k] * r[k] + splat(8.3334519073e-3f)), ...);
-  ((poly[k] = poly[k] * r[k] + splat(4.1665795894e-2f)), ...);
-  ((poly[k] = poly[k] * r[k] + splat(1.6666665459e-1f)), ...);
-  ((poly[k] = poly[k] * r[k] + splat(5.0000001201e-1f)), ...);
-  ((y[k] = (poly[k] * (r[k] * r[k]) + r[k]) + splat(1.0f)), ...);
-  ((y[k] = y[k] * u32_as_float((i32_as_u32(to_i32(n[k])) + splat_u32(127u)) << 23)), ...);
-  ((x[k] = select_ge(x[k], splat(-87.0f), y[k], splat(0.0f))), ...);
-}
-
+// e^x as in lanes.exp_f32: 2^n times a polynomial in the remainder.
 TQ_INLINE F32 exp_f32(F32 x) {
-  exp_each(&x, UpTo<1>());
-  return x;
+  const F32 clamped = min(max(x, splat(-87.0f)), splat(88.0f));
+  const F32 n = (clamped * splat(1.44269504088896341f) + splat(kRoundMagic)) - splat(kRoundMagic);
+  F32 r = clamped - n * splat(0.693359375f);
+  r = r - n * splat(-2.12194440e-4f);
+  F32 poly = splat(1.9875691500e-4f);
+  poly = poly * r + splat(1.3981999507e-3f);
+  poly = poly * r + splat(8.3334519073e-3f);
+  poly = poly * r + splat(4.1665795894e-2f);
+  poly = poly * r + splat(1.6666665459e-1f);
+  poly = poly * r + splat(5.0000001201e-1f);
+  const F32 y = (poly * (r * r) + r) + splat(1.0f);
+  const F32 power = u32_as_float((i32_as_u32(to_i32(n)) + splat_u32(127u)) << 23);
+  return select_ge(x, splat(-87.0f), y * power, splat(0.0f));
 }
 
 TQ_KERNEL inline void softmax(float* scores, uint32_t q, uint32_t s, uint32_t n_tokens) {

@@ -7,14 +7,9 @@ TQ_INLINE void quantize_group(F32 t, uint32_t bits, const uint8_t* levels, float
                               uint8_t* codes, F32& tc, F32& cc) {
   U32 count = splat_u32(0);
   for (uint32_t k = 0; k + 1 < (1u << bits); ++k) count = count_greater(count, t, splat(boundaries[k]));
-  alignas(kRowBytes) uint32_t index[kLanes];
-  alignas(kRowBytes) float centroid[kLanes];
-  __builtin_memcpy(index, &count, sizeof index);
-  for (uint32_t i = 0; i < kLanes; ++i) {
-    codes[i] = uint8_t(index[i]);
-    centroid[i] = level_value(levels[index[i]], book_scale);
-  }
-  const F32 c = load(centroid);
+  store_u8(codes, count);
+  const U32 twice = lookup_lanes(load_table(levels), count) << 1;
+  const F32 c = to_f32(u32_as_i32(twice + splat_u32(0u - 255u))) * splat(book_scale);
   tc = tc + t * c;
   cc = cc + c * c;
 }

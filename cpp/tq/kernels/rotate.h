@@ -2,17 +2,58 @@
 namespace tq {
 namespace TQ_TARGET {
 
+TQ_INLINE void cross(F32& a, F32& b) {
+  const F32 sum = a + b;
+  b = a - b;
+  a = sum;
+}
+
+// Vectors whose index lacks the bit kBit, each with the one that has it.
+template <int kBit, int... k>
+TQ_INLINE void cross_vectors(F32* v, Indices<int, k...>) {
+  ((k & kBit ? void() : cross(v[k], v[k | kBit])), ...);
+}
+
+// The transform of 16 * n values, n a power of two, all in registers.
+template <int... k>
+TQ_INLINE void fwht_vectors(float* z, Indices<int, k...> all) {
+  constexpr int n = sizeof...(k);
+  F32 v[] = {load(z + kLanes * k)...};
+  ((v[k] = butterfly<1>(v[k])), ...);
+  ((v[k] = butterfly<2>(v[k])), ...);
+  ((v[k] = butterfly<4>(v[k])), ...);
+  ((v[k] = butterfly<8>(v[k])), ...);
+  if constexpr (n > 1) cross_vectors<1>(v, all);
+  if constexpr (n > 2) cross_vectors<2>(v, all);
+  if constexpr (n > 4) cross_vectors<4>(v, all);
+  (store(z + kLanes * k, v[k]), ...);
+}
+
 // Stages 1, 2, 4, ... of the transform on each of n / span contiguous spans (span a power of two).
 TQ_INLINE void fwht(float* z, uint32_t n, uint32_t span) {
-  for (uint32_t i = 0; i < n; i += kLanes) {
-    F32 v = load(z + i);
-    if (span > 1) v = butterfly<1>(v);
-    if (span > 2) v = butterfly<2>(v);
-    if (span > 4) v = butterfly<4>(v);
-    if (span > 8) v = butterfly<8>(v);
-    store(z + i, v);
+  if (span < kLanes) {
+    for (uint32_t i = 0; i < n; i += kLanes) {
+      F32 v = load(z + i);
+      if (span > 1) v = butterfly<1>(v);
+      if (span > 2) v = butterfly<2>(v);
+      if (span > 4) v = butterfly<4>(v);
+      store(z + i, v);
+    }
+    return;
   }
-  for (uint32_t h = kLanes; h < span; h *= 2)
+  const uint32_t block = smaller(span, 8 * kLanes);  // what registers hold
+  for (uint32_t i = 0; i < n; i += block) {
+    if (block == 8 * kLanes) {
+      fwht_vectors(z + i, UpTo<8>());
+    } else if (block == 4 * kLanes) {
+      fwht_vectors(z + i, UpTo<4>());
+    } else if (block == 2 * kLanes) {
+      fwht_vectors(z + i, UpTo<2>());
+    } else {
+      fwht_vectors(z + i, UpTo<1>());
+    }
+  }
+  for (uint32_t h = block; h < span; h *= 2)
     for (uint32_t i = 0; i < n; i += 2 * h)
       for (uint32_t j = i; j < i + h; j += kLanes) {
         const F32 a = load(z + j), b = load(z + j + h);

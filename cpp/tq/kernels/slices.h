@@ -27,11 +27,6 @@ TQ_INLINE U32 slice_levels(const uint8_t* rows, uint32_t bits, uint32_t slice, c
   return load_row(out);
 }
 
-template <class T, T... kIndex>
-struct Indices {};
-template <int kCount>
-using UpTo = __make_integer_seq<Indices, int, kCount>;
-
 // One zero per index, to fill arrays whose length is a pack.
 template <int>
 TQ_INLINE Acc no_sum() { return zero_acc(); }

@@ -85,6 +85,11 @@ TQ_INLINE U32 lookup16(Table table, U32 index) {
   return r;
 }
 
+// Sixteen bytes, and a whole row, from memory and to it.
+TQ_INLINE U32 load_u8(const uint8_t* p) { U32 r; TQ_EACH r.v[i] = p[i]; return r; }
+TQ_INLINE void store_u8(uint8_t* p, U32 x) { TQ_EACH p[i] = uint8_t(x.v[i]); }
+TQ_INLINE void store_row(uint8_t* p, U32 x) { __builtin_memcpy(p, x.v, 64); }
+
 // Sixteen integers, from memory and to it; int16 where each fits.
 TQ_INLINE I32 load_i32(const int32_t* p) { I32 r; TQ_EACH r.v[i] = p[i]; return r; }
 TQ_INLINE I32 load_i16(const int16_t* p) { I32 r; TQ_EACH r.v[i] = p[i]; return r; }
@@ -108,6 +113,8 @@ constexpr int kRegsInPass = 1;
 TQ_INLINE Reg load_reg(const uint8_t* p) { return load_row(p); }
 TQ_INLINE void store_reg(int32_t* p, RegI x) { TQ_EACH p[i] = x.v[i]; }
 TQ_INLINE Reg every(uint32_t x) { return splat_u32(x); }
+// The table's byte for the number below 16 in every lane.
+TQ_INLINE U32 lookup_lanes(Table table, U32 index) { TQ_EACH index.v[i] = table.v[index.v[i]]; return index; }
 
 // Multipliers of a lane's four bytes: int16 values taken four at a time as two words, one in each of two
 // planes (store_quads: sixteen values, four words each), and the running exact sum of byte * multiplier.

@@ -11,6 +11,7 @@ typedef uint32_t U32 __attribute__((vector_size(64)));
 typedef int32_t I32 __attribute__((vector_size(64)));
 typedef uint16_t U16x16 __attribute__((vector_size(32)));
 typedef int16_t I16x16 __attribute__((vector_size(32)));
+typedef uint8_t U8x16 __attribute__((vector_size(16)));
 
 TQ_INLINE F32 splat(float x) { return F32{} + x; }
 TQ_INLINE U32 splat_u32(uint32_t x) { return U32{} + x; }
@@ -40,6 +41,16 @@ TQ_INLINE F32 load_half(const uint16_t* p) {
 }
 #endif
 
+TQ_INLINE U32 load_u8(const uint8_t* p) {
+  U8x16 narrow;
+  __builtin_memcpy(&narrow, p, 16);
+  return __builtin_convertvector(narrow, U32);
+}
+TQ_INLINE void store_u8(uint8_t* p, U32 x) {
+  const U8x16 narrow = __builtin_convertvector(x, U8x16);
+  __builtin_memcpy(p, &narrow, 16);
+}
+TQ_INLINE void store_row(uint8_t* p, U32 x) { __builtin_memcpy(p, &x, 64); }
 TQ_INLINE I32 load_i32(const int32_t* p) { I32 r; __builtin_memcpy(&r, p, 64); return r; }
 TQ_INLINE I32 load_i16(const int16_t* p) {
   I16x16 narrow;

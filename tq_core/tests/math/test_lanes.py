@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tq_core.math.lanes import dot, exp_f32, fold, lane_sum, round_even
+from tq_core.math.lanes import dot, exp2_f32, exp_f32, fold, lane_sum, round_even
 
 EPS = float(np.finfo(np.float32).eps)
 SIZES = (0, 1, 3, 15, 16, 17, 31, 48, 129)
@@ -97,3 +97,17 @@ def test_exp_outside_its_range(x: float, want: float | None) -> None:
     got = exp_f32(np.float32(x))
     assert got == (exp_f32(np.float32(88)) if want is None else want)
     assert np.isfinite(got)
+
+
+def test_exp2_is_accurate_and_exact_at_integers() -> None:
+    x = np.linspace(-125, 0, 400_001).astype(np.float32)
+    exact = np.exp2(x.astype(np.float64))
+    ulp = np.spacing(exact.astype(np.float32)).astype(np.float64)
+    assert float((np.abs(exp2_f32(x).astype(np.float64) - exact) / ulp).max()) <= 2.3
+    whole = np.arange(-125, 128).astype(np.float32)
+    np.testing.assert_array_equal(exp2_f32(whole), np.exp2(whole.astype(np.float64)).astype(np.float32))
+
+
+@pytest.mark.parametrize("x", [-125.00001, -1e30, -np.inf])
+def test_exp2_below_its_range_is_zero(x: float) -> None:
+    assert exp2_f32(np.float32(x)) == 0

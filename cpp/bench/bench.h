@@ -18,6 +18,17 @@
 #undef TQ_TARGET
 #pragma clang attribute pop
 
+#pragma clang attribute push(__attribute__((target("avx"))), apply_to = function)
+#define TQ_TARGET native128
+#include "../tq/simd/wide.h"
+#include "native128.h"
+#include "../tq/simd/registers.h"
+#include "../tq/simd/madd.h"
+#include "../tq/kernels/all.h"
+#include "step.h"
+#undef TQ_TARGET
+#pragma clang attribute pop
+
 #pragma clang attribute push(__attribute__((target("avx2,f16c,avxvnni"))), apply_to = function)
 #define TQ_TARGET avxvnni
 #include "step.h"

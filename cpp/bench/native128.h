@@ -1,4 +1,4 @@
-// The kernels in 128-bit registers of this machine (SSSE3): what a WebAssembly engine could reach with SIMD128. There to
+// The kernels in 128-bit registers of this machine (with AVX's encoding): what a WebAssembly engine could reach with SIMD128. There to
 // be compared with, not a target of the library.
 namespace tq {
 namespace TQ_TARGET {

@@ -100,10 +100,16 @@ TQ_INLINE uint32_t tile_bytes(const uint8_t* widths, uint32_t groups) {
 }
 
 // 0, 1, ... as template arguments: for arrays that live in registers, which only constant indices allow.
-template <class T, T... kIndex>
+template <int... kIndex>
 struct Indices {};
+template <int kCount, int... kIndex>
+struct CountUp : CountUp<kCount - 1, kCount - 1, kIndex...> {};
+template <int... kIndex>
+struct CountUp<0, kIndex...> {
+  typedef Indices<kIndex...> type;
+};
 template <int kCount>
-using UpTo = __make_integer_seq<Indices, int, kCount>;
+using UpTo = typename CountUp<kCount>::type;
 
 TQ_INLINE uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tq_core.codecs import turbo_step
+from tq_core.errors import BackendError
 from tq_core.kernels.backend import Backend
 from tq_core.kernels.native import NativeBackend
 from tq_core.math.quantize import QUERY_MAX, SMALL_MAX
+from validation.bench import compiled
 from validation.bench.loops import FLOAT_TARGETS, Burst, load_bench, native_targets, rotating
 from validation.bench.plan import Cell
 from validation.bench.timing import Contestant, Timed
@@ -61,8 +64,10 @@ def _common(world: World) -> list[np.ndarray]:
     return [np.ascontiguousarray(a).reshape(-1) for a in arrays[:-1]] + [arrays[-1]]
 
 
-def native_step(world: World, target: str, small: bool, threads: int) -> tuple[Burst, F32]:
-    """(burst of fused steps, array that receives the output)."""
+def native_step(
+    world: World, target: str, small: bool, threads: int, compiler: str = "cling"
+) -> tuple[Burst, F32]:
+    """(burst of fused steps, array that receives the output). ``compiler`` "g++" ignores the target: see compiled.py."""
     made, (heads, d) = step_arrays(world), world.queries.shape
     sizes = (heads, d, len(world.rotations["key"].hadamard), world.tables.shape[1], world.pool.size)
     numbers = (world.shape.n_kv_heads, world.tokens, turbo_step.CHUNK_PAGES, int(small))
@@ -72,6 +77,11 @@ def native_step(world: World, target: str, small: bool, threads: int) -> tuple[B
         float(SMALL_MAX if small else QUERY_MAX),
     )
     arrays = [*_common(world), *(a.reshape(-1) for a in made.values())]
+    if compiler == "g++":
+        call = compiled.step_call(arrays, sizes, numbers, floats)
+        return rotating(lambda calls, first: call(calls, first, world.layers, threads), world.layers), made[
+            "y"
+        ]
     decode = getattr(load_bench(), target).decode
 
     def run(calls: int, first: int) -> None:
@@ -161,6 +171,10 @@ def decode_entries(world: World, cell: Cell, half_layers: int) -> list[Entry]:
         same = y.tobytes() == want[kind].tobytes()
         name = f"{kind}@native-{target}"
         add(name, burst, world.payload_bytes, "same bits" if same else "DIFFERS", backend=f"native-{target}")
+    for name, burst, y, facts in _side_by_side(world, cell):
+        burst(1)
+        same = y.tobytes() == want["exact"].tobytes()
+        add(name, burst, world.payload_bytes, "same bits" if same else "DIFFERS", **facts)
     if cell.threads == 1 and cell.tokens <= ORACLE_TOKENS_MAX:
         burst, y = oracle_step(world, best)
         burst(1)
@@ -182,6 +196,23 @@ def decode_entries(world: World, cell: Cell, half_layers: int) -> list[Entry]:
             checked = f"relative error {relative_error(y, plain_attention(world)):.1e} to float32"
         add(f"own-fp16@{target}", burst, half_bytes(cell), checked, backend=f"native-{target}")
     return entries
+
+
+def _side_by_side(world: World, cell: Cell) -> Iterator[tuple[str, Burst, F32, dict[str, Any]]]:
+    """The exact step in registers of 128 bits (what SIMD128 is judged by), and compiled ahead of time by g++."""
+    if cell.threads > 1:
+        return
+    if "avx2" in native_targets():
+        yield "exact@native128", *native_step(world, "native128", False, 1), {"backend": "native-128-bit"}
+    try:
+        _, target, version = compiled.library()
+    except BackendError:
+        return
+    yield (
+        "exact@g++",
+        *native_step(world, target, False, 1, "g++"),
+        {"backend": f"native-{target}", "version": version},
+    )
 
 
 def half_bytes(cell: Cell) -> int:

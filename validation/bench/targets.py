@@ -19,6 +19,10 @@ _RATIOS = (
     ("AVX2 exact over llama.cpp flash attention, q4_0", "exact@native-avx2", "llama.cpp-fa-q4_0", 15.0, "cold"),
     ("AVX2 exact over llama.cpp flash attention, f16", "exact@native-avx2", "llama.cpp-fa-f16", 4.0, "cold"),
     ("wasm in node over native llama.cpp flash attention, q4_0", "wasm-simd128@node", "llama.cpp-fa-q4_0", 5.0, "warm"),
+    ("wasm in node over native 128-bit", "wasm-simd128@node", "exact@native128", 0.65, "warm"),
+    ("wasm in wasmtime over native 128-bit", "wasm-simd128@wasmtime", "exact@native128", 0.65, "warm"),
+    ("wasm in wasmer 1.1 over native 128-bit", "wasm-simd128@wasmer", "exact@native128", 0.35, "warm"),
+    ("Cling over g++ -O3, exact", "exact", "exact@g++", 0.95, "warm"),
 )  # fmt: skip
 _SHARES = (("exact", 0.40), ("fast", 0.55))
 THREAD_GOAL, APPEND_TOKENS = 1.8, 32

@@ -12,7 +12,7 @@ constexpr float kLowest = -3.0e38f;
 // 2^x as in lanes.exp2_f32, of several vectors at once. One step of all of them comes before the next step of any,
 // since each step waits for the one before.
 template <int... k>
-TQ_INLINE void exp2_each(F32* x, Indices<int, k...>) {
+TQ_INLINE void exp2_each(F32* x, Indices<k...>) {
   F32 r[sizeof...(k)], shifted[sizeof...(k)], y[sizeof...(k)];
   ((r[k] = max(x[k], splat(-125.0f))), ...);
   ((shifted[k] = r[k] + splat(kRoundMagic)), ...);
@@ -60,12 +60,12 @@ TQ_INLINE void raise_peaks(float* scores, size_t stride, uint32_t count, uint32_
 // the largest magnitude of each row. Rows go together as far as the registers allow.
 template <bool kScaled, int... k>
 TQ_INLINE void soften_rows(float* scores, size_t stride, uint32_t padded, const float* peak, float* total, const float* shrink,
-                           const float* value_scale, float* most, Indices<int, k...>) {
+                           const float* value_scale, float* most, Indices<k...>) {
   const F32 top[] = {splat(peak[k])...};
   F32 sum[] = {no_weight<k>()...}, largest[] = {no_weight<k>()...};
   for (uint32_t t = 0; t < padded; t += kLanes) {
     F32 weight[] = {load(scores + k * stride + t) - top[k]...};
-    exp2_each(weight, Indices<int, k...>());
+    exp2_each(weight, Indices<k...>());
     ((sum[k] = sum[k] + weight[k]), ...);
     if constexpr (kScaled) {
       const F32 scale = load(value_scale + t);

@@ -10,13 +10,13 @@ TQ_INLINE void cross(F32& a, F32& b) {
 
 // Vectors whose index lacks the bit kBit, each with the one that has it.
 template <int kBit, int... k>
-TQ_INLINE void cross_vectors(F32* v, Indices<int, k...>) {
+TQ_INLINE void cross_vectors(F32* v, Indices<k...>) {
   ((k & kBit ? void() : cross(v[k], v[k | kBit])), ...);
 }
 
 // The transform of 16 * n values, n a power of two, all in registers.
 template <int... k>
-TQ_INLINE void fwht_vectors(float* z, Indices<int, k...> all) {
+TQ_INLINE void fwht_vectors(float* z, Indices<k...> all) {
   constexpr int n = sizeof...(k);
   F32 v[] = {load(z + kLanes * k)...};
   ((v[k] = butterfly<1>(v[k])), ...);

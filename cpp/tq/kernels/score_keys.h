@@ -26,7 +26,7 @@ TQ_INLINE void score_quad(Acc* acc, const uint8_t* rows, Table table, const Quer
 // place of the page that is read next.
 template <int kBits, int kHalf, int kHeads, bool kSmall, int... kIndex>
 TQ_INLINE void score_pass(int32_t* sums, const uint8_t* rows, ptrdiff_t ahead, const Run& run, Table table,
-                          const QueryWords& query, Indices<int, kIndex...>) {
+                          const QueryWords& query, Indices<kIndex...>) {
   Acc acc[kHeads * kRegsInPass] = {no_sum<kIndex>()...};
   for (uint32_t g = run.begin; g < run.end; ++g, rows += kBits * kRowBytes) {
     if (ahead) prefetch_rows(rows + ahead, kBits);

@@ -44,7 +44,7 @@ struct alignas(kRowBytes) Multipliers {
 // kIndex = head * kRegsInPass + r: constant indices let the sums live in registers. kSmall promises multipliers
 // that fit in int8.
 template <bool kSmall, uint32_t kWords, int... kIndex>
-TQ_INLINE void accumulate_all(Acc* acc, const Reg* bytes, const Multipliers<kWords>& m, uint32_t at, Indices<int, kIndex...>) {
+TQ_INLINE void accumulate_all(Acc* acc, const Reg* bytes, const Multipliers<kWords>& m, uint32_t at, Indices<kIndex...>) {
   (accumulate<kSmall>(acc[kIndex], bytes[kIndex % kRegsInPass], m.first + kIndex / kRegsInPass * kWords + at,
                       m.second + kIndex / kRegsInPass * kWords + at),
    ...);

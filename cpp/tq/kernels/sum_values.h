@@ -46,7 +46,7 @@ TQ_INLINE void add_sum(const int32_t* sums, int32_t total, float scale, float sh
 template <int kBits, int kGroups, int kHeads, bool kSmall, int... kIndex>
 TQ_INLINE void sum_groups(const uint8_t* rows, ptrdiff_t ahead, uint32_t n_tiles, uint32_t stride, Table table,
                           float book_scale, const PreparedWeights& w, const float* shrink, float* out, size_t d,
-                          Indices<int, kIndex...>) {
+                          Indices<kIndex...>) {
   constexpr uint32_t kPass = kRegsInPass * kRegLanes < kLanes ? kRegsInPass * kRegLanes : kLanes;  // channels of a group
   constexpr uint32_t kWidth = kRegsInPass * kRegLanes > kLanes ? kRegsInPass * kRegLanes : kLanes;
   alignas(kRowBytes) int32_t sums[kHeads * kWidth];

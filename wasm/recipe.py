@@ -26,7 +26,9 @@ _COMPILE = (
     "-target wasm32-freestanding -std=c++20 -O3 -DNDEBUG -g0 -ffreestanding -fno-exceptions -fno-rtti "
     "-fno-sanitize=all -fno-threadsafe-statics -fvisibility=hidden -Wall -Wextra -Werror "
     # Same bits on every engine: no fused multiply-add, and no vector code but what is spelled out.
-    "-ffp-contract=off -fno-vectorize -fno-slp-vectorize"
+    "-ffp-contract=off -fno-vectorize -fno-slp-vectorize "
+    # Instructions in the order of the source: engines do not undo another one, and it costs them registers.
+    "-mllvm -pre-RA-sched=source"
 ).split()
 # The stack comes first in memory: running over its end is a trap, not a silent write into a table.
 _LINK = "--strip-all --gc-sections --fatal-warnings --stack-first -z stack-size=262144".split()

@@ -19,6 +19,7 @@
 #pragma clang diagnostic ignored "-Wpsabi"
 
 #define TQ_INLINE static inline __attribute__((always_inline))
+#define TQ_INLINE_MEMBER inline __attribute__((always_inline))
 #define TQ_KERNEL __attribute__((noinline))
 
 namespace tq {

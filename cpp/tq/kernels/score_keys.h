@@ -22,18 +22,32 @@ TQ_INLINE void score_quad(Acc* acc, const uint8_t* rows, Table table, const Quer
   accumulate_all<kSmall>(acc, bytes, query, at + kQuad, UpTo<kHeads * kRegsInPass>());
 }
 
+// The same quad of every group of a run.
+template <int kBits, int kHalf, int kQuad, int kHeads, bool kSmall>
+TQ_INLINE void score_quads(Acc* acc, const uint8_t* rows, const Run& run, Table table, const QueryWords& query) {
+  for (uint32_t g = run.begin; g < run.end; ++g, rows += kBits * kRowBytes)
+    score_quad<kBits, kHalf, kQuad, kHeads, kSmall>(acc, rows, table, query, 4 * g);
+}
+
 // Sums of one run of groups for the tokens of one pass, to sums[head * kTileTokens + ...]. `ahead` leads to the same
 // place of the page that is read next.
 template <int kBits, int kHalf, int kHeads, bool kSmall, int... kIndex>
 TQ_INLINE void score_pass(int32_t* sums, const uint8_t* rows, ptrdiff_t ahead, const Run& run, Table table,
                           const QueryWords& query, Indices<kIndex...>) {
   Acc acc[kHeads * kRegsInPass] = {no_sum<kIndex>()...};
-  for (uint32_t g = run.begin; g < run.end; ++g, rows += kBits * kRowBytes) {
-    if (ahead) prefetch_rows(rows + ahead, kBits);
-    score_quad<kBits, kHalf, 0, kHeads, kSmall>(acc, rows, table, query, 4 * g);
-    score_quad<kBits, kHalf, 1, kHeads, kSmall>(acc, rows, table, query, 4 * g);
-    score_quad<kBits, kHalf, 2, kHeads, kSmall>(acc, rows, table, query, 4 * g);
-    score_quad<kBits, kHalf, 3, kHeads, kSmall>(acc, rows, table, query, 4 * g);
+  if constexpr (kOneSliceLoops) {
+    score_quads<kBits, kHalf, 0, kHeads, kSmall>(acc, rows, run, table, query);
+    score_quads<kBits, kHalf, 1, kHeads, kSmall>(acc, rows, run, table, query);
+    score_quads<kBits, kHalf, 2, kHeads, kSmall>(acc, rows, run, table, query);
+    score_quads<kBits, kHalf, 3, kHeads, kSmall>(acc, rows, run, table, query);
+  } else {
+    for (uint32_t g = run.begin; g < run.end; ++g, rows += kBits * kRowBytes) {
+      if (ahead) prefetch_rows(rows + ahead, kBits);
+      score_quad<kBits, kHalf, 0, kHeads, kSmall>(acc, rows, table, query, 4 * g);
+      score_quad<kBits, kHalf, 1, kHeads, kSmall>(acc, rows, table, query, 4 * g);
+      score_quad<kBits, kHalf, 2, kHeads, kSmall>(acc, rows, table, query, 4 * g);
+      score_quad<kBits, kHalf, 3, kHeads, kSmall>(acc, rows, table, query, 4 * g);
+    }
   }
   (store_reg(sums + kIndex / kRegsInPass * kTileTokens + kIndex % kRegsInPass * kRegLanes, finish(acc[kIndex])), ...);
 }
@@ -72,8 +86,7 @@ template <int kHeads>
 TQ_INLINE void prepare_query(PreparedQuery& out, const int16_t* query, const uint8_t* widths, uint32_t d) {
   out.n_runs = find_runs(widths, d / 16, out.runs);
   for (int h = 0; h < kHeads; ++h)
-    for (uint32_t i = 0, at = h * (kMaxHeadDim / 4); i < d; i += kLanes, at += 4)
-      store_quads(load_i16(query + h * d + i), out.words.first + at, out.words.second + at);
+    for (uint32_t i = 0; i < d; i += kLanes) out.words.put(h, i, load_i16(query + h * d + i));
   for (uint32_t r = 0; r < out.n_runs; ++r)
     for (int h = 0; h < kHeads; ++h) {
       int32_t total = 0;

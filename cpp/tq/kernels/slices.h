@@ -37,7 +37,13 @@ TQ_INLINE F32 no_weight() { return splat(0.0f); }
 // that every one is read from memory straight into all lanes.
 template <uint32_t kWords>
 struct alignas(kRowBytes) Multipliers {
-  uint32_t first[kHeadsAtOnce * kWords], second[kHeadsAtOnce * kWords];
+  uint32_t first[kHeadsAtOnce * kWords * kCopies], second[kHeadsAtOnce * kWords * kCopies];
+
+  // Multipliers i .. i + 15 of one head.
+  TQ_INLINE_MEMBER void put(uint32_t head, uint32_t i, I32 x) {
+    const uint32_t at = (head * kWords + i / 4) * kCopies;
+    store_quads(x, first + at, second + at);
+  }
 };
 
 // Add to acc[head * kRegsInPass + r] the bytes of register r times word `at` of the head's multipliers, for every
@@ -45,8 +51,8 @@ struct alignas(kRowBytes) Multipliers {
 // that fit in int8.
 template <bool kSmall, uint32_t kWords, int... kIndex>
 TQ_INLINE void accumulate_all(Acc* acc, const Reg* bytes, const Multipliers<kWords>& m, uint32_t at, Indices<kIndex...>) {
-  (accumulate<kSmall>(acc[kIndex], bytes[kIndex % kRegsInPass], m.first + kIndex / kRegsInPass * kWords + at,
-                      m.second + kIndex / kRegsInPass * kWords + at),
+  (accumulate<kSmall>(acc[kIndex], bytes[kIndex % kRegsInPass], m.first + (kIndex / kRegsInPass * kWords + at) * kCopies,
+                      m.second + (kIndex / kRegsInPass * kWords + at) * kCopies),
    ...);
 }
 

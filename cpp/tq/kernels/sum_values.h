@@ -15,6 +15,14 @@ TQ_INLINE void sum_slice(Acc* acc, const uint8_t* rows, Table table, const Weigh
   if constexpr (kRegsInPass == 2 && kRegLanes < kLanes) bytes[1] = lookup16(table, slice_codes<kBits, kSlice>(rows + kRegBytes));
   accumulate_all<kSmall>(acc, bytes, weights, at + kSlice, UpTo<kHeads * kRegsInPass>());
 }
+// The same slice of every tile.
+template <int kBits, int kSlice, int kGroups, int kHeads, bool kSmall>
+TQ_INLINE void sum_slices(Acc* acc, const uint8_t* rows, uint32_t n_tiles, size_t stride, Table table,
+                          const WeightWords& weights) {
+  for (uint32_t tile = 0; tile < n_tiles; ++tile, rows += stride)
+    sum_slice<kBits, kSlice, kGroups, kHeads, kSmall>(acc, rows, table, weights, 8 * tile);
+}
+
 // The integer weights of up to four query heads over one page: words, totals and steps.
 struct PreparedWeights {
   WeightWords words;
@@ -25,12 +33,11 @@ struct PreparedWeights {
 // n weights, of which `largest` is the largest magnitude, to integers of magnitude at most `limit`.
 TQ_INLINE void quantize_weights(PreparedWeights& out, int h, const float* weights, uint32_t n, float largest, float limit) {
   const F32 inverse = splat(largest > kTiny ? limit / largest : 0.0f);
-  uint32_t *first = out.words.first + h * (kMaxPageTokens / 4), *second = out.words.second + h * (kMaxPageTokens / 4);
   I32 sum = zero_i32();
-  for (uint32_t t = 0; t < n; t += kLanes, first += 4, second += 4) {
+  for (uint32_t t = 0; t < n; t += kLanes) {
     const I32 q = round_within(load(weights + t) * inverse, limit);
     sum = sum + q;
-    store_quads(q, first, second);
+    out.words.put(h, t, q);
   }
   out.totals[h] = lane_total(sum);
   out.unit[h] = largest * (1.0f / limit);
@@ -52,17 +59,29 @@ TQ_INLINE void sum_groups(const uint8_t* rows, ptrdiff_t ahead, uint32_t n_tiles
   alignas(kRowBytes) int32_t sums[kHeads * kWidth];
   for (uint32_t c = 0; c < kLanes; c += kPass) {
     Acc acc[kHeads * kRegsInPass] = {no_sum<kIndex>()...};
-    for (uint32_t tile = 0; tile < n_tiles; ++tile) {
-      const uint8_t* at = rows + size_t(tile) * stride + 4 * c;
-      if (c == 0) prefetch_rows(at + ahead, kGroups * kBits);
-      sum_slice<kBits, 0, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
-      sum_slice<kBits, 1, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
-      sum_slice<kBits, 2, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
-      sum_slice<kBits, 3, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
-      sum_slice<kBits, 4, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
-      sum_slice<kBits, 5, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
-      sum_slice<kBits, 6, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
-      sum_slice<kBits, 7, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
+    if constexpr (kOneSliceLoops) {
+      const uint8_t* at = rows + 4 * c;
+      sum_slices<kBits, 0, kGroups, kHeads, kSmall>(acc, at, n_tiles, stride, table, w.words);
+      sum_slices<kBits, 1, kGroups, kHeads, kSmall>(acc, at, n_tiles, stride, table, w.words);
+      sum_slices<kBits, 2, kGroups, kHeads, kSmall>(acc, at, n_tiles, stride, table, w.words);
+      sum_slices<kBits, 3, kGroups, kHeads, kSmall>(acc, at, n_tiles, stride, table, w.words);
+      sum_slices<kBits, 4, kGroups, kHeads, kSmall>(acc, at, n_tiles, stride, table, w.words);
+      sum_slices<kBits, 5, kGroups, kHeads, kSmall>(acc, at, n_tiles, stride, table, w.words);
+      sum_slices<kBits, 6, kGroups, kHeads, kSmall>(acc, at, n_tiles, stride, table, w.words);
+      sum_slices<kBits, 7, kGroups, kHeads, kSmall>(acc, at, n_tiles, stride, table, w.words);
+    } else {
+      for (uint32_t tile = 0; tile < n_tiles; ++tile) {
+        const uint8_t* at = rows + size_t(tile) * stride + 4 * c;
+        if (c == 0) prefetch_rows(at + ahead, kGroups * kBits);
+        sum_slice<kBits, 0, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
+        sum_slice<kBits, 1, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
+        sum_slice<kBits, 2, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
+        sum_slice<kBits, 3, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
+        sum_slice<kBits, 4, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
+        sum_slice<kBits, 5, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
+        sum_slice<kBits, 6, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
+        sum_slice<kBits, 7, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
+      }
     }
     (store_reg(sums + kIndex / kRegsInPass * kWidth + kIndex % kRegsInPass * kRegLanes + c, finish(acc[kIndex])), ...);
   }

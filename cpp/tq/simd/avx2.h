@@ -3,6 +3,8 @@ namespace tq {
 namespace TQ_TARGET {
 
 constexpr int kRegsInPass = 1;
+constexpr bool kOneSliceLoops = false;
+constexpr uint32_t kCopies = 1;
 
 typedef uint32_t Reg __attribute__((vector_size(32)));
 typedef int32_t RegI __attribute__((vector_size(32)));

@@ -4,6 +4,8 @@ namespace TQ_TARGET {
 
 // Two registers of codes share every multiplier: read once from memory, it is used twice.
 constexpr int kRegsInPass = 2;
+constexpr bool kOneSliceLoops = false;
+constexpr uint32_t kCopies = 1;
 
 typedef U32 Reg;
 typedef I32 RegI;

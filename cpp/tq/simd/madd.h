@@ -17,13 +17,16 @@ TQ_INLINE void store_quads(I32 x, uint32_t* first, uint32_t* second) {
   const I16x16 all = __builtin_convertvector(x, I16x16);
   const Narrow even = __builtin_shufflevector(all, all, 0, 2, 4, 6, 8, 10, 12, 14);
   const Narrow odd = __builtin_shufflevector(all, all, 1, 3, 5, 7, 9, 11, 13, 15);
-  __builtin_memcpy(first, &even, 16);
-  __builtin_memcpy(second, &odd, 16);
+  uint32_t words[4];
+  __builtin_memcpy(words, &even, 16);
+  store_words(first, words);
+  __builtin_memcpy(words, &odd, 16);
+  store_words(second, words);
 }
 template <bool kSmall>
 TQ_INLINE void accumulate(Acc& acc, Reg bytes, const uint32_t* first, const uint32_t* second) {
-  acc.sum = acc.sum + madd16(bytes & every(0x00ff00ffu), every(*first));
-  acc.sum = acc.sum + madd16((bytes >> 8) & every(0x00ff00ffu), every(*second));
+  acc.sum = acc.sum + madd16(bytes & every(0x00ff00ffu), load_word(first));
+  acc.sum = acc.sum + madd16((bytes >> 8) & every(0x00ff00ffu), load_word(second));
 }
 TQ_INLINE RegI finish(Acc acc) { return acc.sum; }
 

@@ -110,6 +110,8 @@ typedef U32 Reg;
 typedef I32 RegI;
 constexpr uint32_t kRegBytes = 64, kRegLanes = kLanes;
 constexpr int kRegsInPass = 1;
+constexpr bool kOneSliceLoops = false;
+constexpr uint32_t kCopies = 1;
 TQ_INLINE Reg load_reg(const uint8_t* p) { return load_row(p); }
 TQ_INLINE void store_reg(int32_t* p, RegI x) { TQ_EACH p[i] = x.v[i]; }
 TQ_INLINE Reg every(uint32_t x) { return splat_u32(x); }

@@ -21,8 +21,8 @@ TQ_INLINE void store_quads(I32 x, uint32_t* first, uint32_t* second) {
 // Multipliers within int8 have no high part.
 template <bool kSmall>
 TQ_INLINE void accumulate(Acc& acc, Reg bytes, const uint32_t* first, const uint32_t* second) {
-  if constexpr (!kSmall) acc.high = dpbusd(acc.high, bytes, every(*first));
-  acc.low = dpbusd(acc.low, bytes, every(*second));
+  if constexpr (!kSmall) acc.high = dpbusd(acc.high, bytes, load_word(first));
+  acc.low = dpbusd(acc.low, bytes, load_word(second));
 }
 TQ_INLINE RegI finish(Acc acc) { return (RegI)(((Reg)acc.high << 8) + (Reg)acc.low); }
 

@@ -5,6 +5,8 @@ namespace tq {
 namespace TQ_TARGET {
 
 constexpr int kRegsInPass = 1;
+constexpr bool kOneSliceLoops = true;
+constexpr uint32_t kCopies = 4;
 
 typedef uint32_t Reg __attribute__((vector_size(16)));
 typedef int32_t RegI __attribute__((vector_size(16)));

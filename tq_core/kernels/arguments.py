@@ -46,9 +46,7 @@ def _array(kernel: Kernel, arg: Arg, value: Any, extents: dict[str, int]) -> np.
     if not isinstance(value, np.ndarray):
         raise DTypeError(f"{kernel.name}: {arg.name}: expected a numpy array, got {type(value).__name__}")
     if value.dtype != DTYPES[arg.dtype]:
-        raise DTypeError(
-            f"{kernel.name}: {arg.name}: expected dtype {DTYPES[arg.dtype]}, got {value.dtype}"
-        )
+        raise DTypeError(f"{kernel.name}: {arg.name}: expected dtype {DTYPES[arg.dtype]}, got {value.dtype}")
     shape = value.shape
     if len(shape) != len(arg.shape):
         raise ShapeError(

@@ -51,14 +51,15 @@ def cpu_features() -> frozenset[str]:
 class NativeBackend:
     """Kernels of one target namespace, called through cppyy without copying the arrays.
 
-    Calls run with Python's lock released, so those of several threads run side by side.
+    Calls run with Python's lock released, so those of several threads run side by side. ``kernels`` is the C++ namespace
+    that holds the targets, the project's own when None.
     """
 
     parallel = True
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, kernels: Any = None) -> None:
         self.name = f"native-{target}"
-        space = getattr(cling.load_kernels(), target)
+        space = getattr(cling.load_kernels() if kernels is None else kernels, target)
         self._functions = {name: getattr(space, name) for name in KERNELS}
         self._compiled: set[str] = set()
 

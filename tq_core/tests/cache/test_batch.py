@@ -72,7 +72,7 @@ def test_a_batch_equals_its_sequences_in_any_order_of_pages(name: str) -> None:
     assert again.tobytes() == alone[some].tobytes()
 
 
-@pytest.mark.parametrize("name", ARMS)
+@pytest.mark.parametrize("name", [pytest.param(ARMS[0], marks=pytest.mark.slow), *ARMS[1:]])
 def test_threads_change_no_bit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turbo_step, "CHUNK_PAGES", 1)  # the long sequences have two chunks
     backend = NativeBackend("scalar")

@@ -91,6 +91,8 @@ def _plant(kernel: str, made: Arguments, values: list[tuple[int, float, int]]) -
     for which, value, place in values if data else ():
         arg = data[which % len(data)]
         kept = abs(value) if arg.name in POSITIVE else value
+        if arg.name in ("peak", "peaks"):
+            kept += 0.0  # a step never leaves a peak of negative zero
         made[arg.name].reshape(-1)[place % made[arg.name].size] = np.float32(kept)
 
 

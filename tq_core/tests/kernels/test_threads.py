@@ -69,6 +69,7 @@ def _one_threaded() -> list[Backend]:
     return [get_backend(n) for n in available_backends() if not n.startswith("native-")]
 
 
+@pytest.mark.slow
 def test_backends_that_use_one_thread_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {b.name.split("-")[0] for b in _one_threaded()} == {"numpy", "wasm"}
     for backend in _one_threaded():
@@ -102,6 +103,7 @@ def best_native() -> str:
     return [n for n in available_backends() if n.startswith("native-")][-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kv_heads, group", [(1, 5), (2, 4), (3, 7)])
 @pytest.mark.parametrize("n_tokens", [300, 4096, 9000])
 def test_the_fused_step_has_the_same_bits_on_any_threads(n_tokens: int, kv_heads: int, group: int) -> None:
@@ -121,7 +123,9 @@ def test_the_fused_step_has_the_same_bits_on_any_threads(n_tokens: int, kv_heads
         assert all(a.tobytes() == b.tobytes() for a, b in zip(first, other))
 
 
-@pytest.mark.parametrize("name", ["structured-turbo", "kivi-control", "fp16"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("structured-turbo", marks=pytest.mark.slow), "kivi-control", "fp16"]
+)
 def test_a_cache_gives_the_same_bits_on_any_threads(name: str) -> None:
     shape, backend = ModelShape(2, 9, 3, 48), get_backend(best_native())
     q, k, v = tokens(180, shape)

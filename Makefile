@@ -17,6 +17,7 @@ BUILD ?= build
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 LAB_ARGS ?=
+EXAMPLES ?= 200
 
 python := $(VENV)/bin/python
 bin := $(VENV)/bin
@@ -101,8 +102,12 @@ bench-peers: setup ## install what `make bench` compares with, into .venv-bench 
 	$(python) -m validation.bench.peers.install --jobs $(JOBS)
 
 .PHONY: parity
-parity: setup ## every kernel on every backend: the same bits
-	$(bin)/tq parity
+parity: setup ## every kernel on every backend: the same bits; certificate in build/parity
+	$(bin)/tq parity --out $(BUILD)/parity
+
+.PHONY: parity-deep
+parity-deep: setup ## drawn sizes and values for every kernel, slow backends too (EXAMPLES=200)
+	TQ_PARITY_EXAMPLES=$(EXAMPLES) $(python) -m pytest -q -n $(JOBS) tq_core/tests/kernels/test_parity_drawn.py
 
 ##@ Maintenance
 .PHONY: golden

@@ -7,7 +7,7 @@ moment is the one where the interpreter is the problem.
     python3 scripts/preflight.py [--venv DIR]
 
 Exit 0 when the set-up can start, 1 when something is missing. All problems are
-listed at once.
+listed at once. What is optional is told too and changes nothing.
 """
 
 import argparse
@@ -38,6 +38,7 @@ PACKAGES = {
     "pacman": {"git": "git", "make": "make", "c++": "gcc", "headers": "python", "venv": "python"},
     "brew": {"git": "git", "make": "make", "c++": "gcc", "headers": "python@{v}", "venv": "python@{v}"},
 }
+QEMU = {"apt-get": "qemu-user", "dnf": "qemu-user", "zypper": "qemu-linux-user"}
 INSTALL = {
     "apt-get": "apt-get update && {sudo}apt-get install -y {packages}",
     "dnf": "dnf install -y {packages}",
@@ -80,6 +81,15 @@ def tool_problems(which=shutil.which, system: str = sys.platform) -> List[Proble
         (compiler, "c++", "cppyy builds its Python bridge and reads the C++ standard headers"),
     ]
     return [Problem(program, why, part) for program, part, why in wanted if not which(program)]
+
+
+def optional_notes(which=shutil.which, machine: str = platform.machine()) -> List[str]:  # noqa: UP006
+    """What the workbook does without, and what is then not exercised."""
+    if machine.lower() in ("aarch64", "arm64") or which("qemu-aarch64"):
+        return []
+    manager = next((name for name in QEMU if which(name)), None)
+    remedy = f"; {manager} install {QEMU[manager]}" if manager else ""
+    return [f"optional: qemu-user, to compare the NEON kernels, which are not exercised without it{remedy}"]
 
 
 def header_problems(include: str) -> List[Problem]:  # noqa: UP006
@@ -202,6 +212,8 @@ def main(arguments: Optional[List[str]] = None) -> int:  # noqa: UP006, UP045
     version = "{}.{}".format(*sys.version_info[:2])
     if not problems:
         print(f"nothing is missing (CPython {platform.python_version()}, {platform.machine()})")
+        for note in optional_notes():
+            print(note)
         return 0
     manager = next((name for name in PACKAGES if shutil.which(name)), None)
     root = hasattr(os, "geteuid") and os.geteuid() == 0

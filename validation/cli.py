@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,7 +68,10 @@ def _parser() -> _Parser:
         "--strict", action="store_true", help="a missing backend is a failure (exit 1), not exit 3"
     )
     parity.add_argument(
-        "--out", type=Path, metavar="DIR", help="also write the certificate to DIR/parity.json"
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="also write the certificate, DIR/parity.html and DIR/parity.json",
     )
 
     validate = commands.add_parser("validate", help="validate an arm on a model and write the report")
@@ -121,22 +123,31 @@ def _doctor(options: argparse.Namespace) -> int:
     return CODES[found["status"]]
 
 
-def _parity(options: argparse.Namespace) -> int:
-    from validation.parity_report import REFERENCE, certify
+def _parity(options: argparse.Namespace, arguments: Sequence[str]) -> int:
+    from validation.environment import command_line, git_state, machine, now
+    from validation.parity_report import certify
+    from validation.report import write_certificate
 
     _check_out(options.out)
     made = certify(options.backend, options.quick, Progress(options.quiet))
-    status = "fail" if made.differing_bits else "pass"
-    independent = {row.backend for row in made.rows} - {REFERENCE}
-    if status == "pass" and (made.missing or not independent):
-        status = "fail" if options.strict else "incomplete"
-    data = {"status": status, **made.as_dict()}
-    if options.out is not None:
-        _write_json(options.out, "parity.json", data)
+    status = made.status(options.strict)
+    run = {"command": command_line(arguments), "finished": now(), "git": git_state(), "machine": machine()}
+    data = {"status": status, **made.as_dict(), "run": run}
     lines = [f"{made.cases} of {made.cases_known} cases on {', '.join(made.backends)}"]
+    if options.out is not None:
+        lines.append(f"certificate: {write_certificate(data, options.out)['html']}")
+    missing = {m["name"] for m in made.missing}
     lines += [f"missing: {m['name']}: {m['reason']}" for m in made.missing]
+    lines += [
+        f"not exercised: {m['name']}: {m['reason']}" for m in made.not_exercised if m["name"] not in missing
+    ]
     lines += [f"differs: {json.dumps(d)}" for d in made.differences]
-    if not independent:
+    wrong = [e for e in made.engines if e["known_answers"]["status"] == "fail"]
+    lines += [f"known answers: {e['known_answers']['note']}" for e in wrong]
+    lines += [
+        f"instructions: {m['module']}: {m['gate']}" for m in made.wasm_opcodes if m["gate"].startswith("fail")
+    ]
+    if not made.independent:
         lines.append("nothing was compared with the numpy reference but itself")
     lines.append(f"{status}: {made.differing_bits:,} differing bits of {made.bits_compared:,} compared")
     _emit(data, options.json, "\n".join(lines))
@@ -206,13 +217,6 @@ def _check_out(out: Path | None) -> None:
     check(os.access(parent, os.W_OK), "out", "a folder that can be written", str(parent), ValueRangeError)
 
 
-def _write_json(folder: Path, name: str, data: dict[str, Any]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".tq-", delete=False, encoding="utf-8") as file:
-        file.write(json.dumps(data, indent=1, allow_nan=False) + "\n")
-    os.replace(file.name, folder / name)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -225,7 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return bench.run(options)
         if options.command == "doctor":
             return _doctor(options)
-        return _parity(options) if options.command == "parity" else _validate(options, given)
+        return _parity(options, given) if options.command == "parity" else _validate(options, given)
     except ModelUnavailable as error:
         print(f"tq {options.command}: {' '.join(str(error).split())}", file=sys.stderr)
         return INCOMPLETE

@@ -7,7 +7,8 @@ from typing import Any
 from tq_core.kernels.backend import backend_statuses
 from tq_core.kernels.hosts import host_statuses
 from validation.environment import git_state, machine, packages
-from validation.parity_report import build_facts, expected_backends, missing_backends
+from validation.parity_facts import build_facts
+from validation.parity_report import expected_backends, missing_backends
 
 
 def model_statuses() -> list[dict[str, Any]]:

@@ -6,18 +6,21 @@ import platform
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from tq_core.errors import BackendError, ValueRangeError, check
+from tq_core.kernels import qemu
 from tq_core.kernels.backend import Backend, backend_statuses, get_backend
 from tq_core.kernels.cases import Case, cases
 from tq_core.kernels.native import TARGETS, cpu_features
 from tq_core.kernels.parity import ParityChecker
 from tq_core.kernels.table import KERNELS
+from validation.parity_facts import build_facts, engine_facts, known_answers, wasm_opcodes
 
 REFERENCE = "numpy"
 QUICK_STRIDE = 6
 SHOWN_DIFFERENCES = 20
+NOT_ASKED = "not asked for in this run"
 Progress = Callable[[str, int, int], None]
 
 
@@ -35,7 +38,13 @@ class ParityRow:
 
 @dataclass(frozen=True)
 class Certificate:
-    """``scope`` is "all cases" or "subset". ``missing`` names backends that this machine should have and lacks."""
+    """``scope`` is "all cases" or "subset".
+
+    ``missing`` names backends that this machine should have and lacks, ``not_exercised`` every known backend that was
+    compared on no case, with the reason. ``engines`` says of each exercised one what made it, what runs it and how it
+    did on the known answers. ``matrix`` has, per kernel, the names of its cases, the bits compared in each, and for
+    each backend the cases that differed with how many bits; a case that is not named there differed in none.
+    """
 
     scope: str
     cases: int
@@ -45,6 +54,26 @@ class Certificate:
     rows: tuple[ParityRow, ...]
     differences: tuple[dict[str, Any], ...]
     built_with: dict[str, Any]
+    not_exercised: tuple[dict[str, str], ...] = ()
+    engines: tuple[dict[str, Any], ...] = ()
+    matrix: tuple[dict[str, Any], ...] = ()
+    wasm_opcodes: tuple[dict[str, Any], ...] = ()
+
+    def status(self, strict: bool = False) -> Literal["pass", "fail", "incomplete"]:
+        """fail when a bit, a known answer or the instruction gate does; incomplete when a backend is missing or the
+        reference was compared with itself alone (``strict``: fail)."""
+        answers = any(e["known_answers"]["status"] == "fail" for e in self.engines)
+        gates = any(m["gate"].startswith("fail") for m in self.wasm_opcodes)
+        if self.differing_bits or answers or gates:
+            return "fail"
+        if self.missing or not self.independent:
+            return "fail" if strict else "incomplete"
+        return "pass"
+
+    @property
+    def independent(self) -> bool:
+        """Whether anything but the reference was compared with the reference."""
+        return any(row.backend != REFERENCE for row in self.rows)
 
     @property
     def differing_bits(self) -> int:
@@ -69,6 +98,10 @@ class Certificate:
             "kernels": [vars(row) for row in self.rows],
             "differences": list(self.differences),
             "built_with": self.built_with,
+            "not_exercised": list(self.not_exercised),
+            "engines": list(self.engines),
+            "matrix": list(self.matrix),
+            "wasm_opcodes": list(self.wasm_opcodes),
         }
 
 
@@ -126,15 +159,25 @@ def certify(
     todo = chosen_cases(quick)
     checker = ParityChecker()
     totals: dict[tuple[str, str], list[int]] = {}
+    matrix: dict[str, dict[str, Any]] = {}
     differences: list[dict[str, Any]] = []
     for number, case in enumerate(todo):
         if progress is not None:
             progress(f"parity {case.kernel}", number, len(todo))
+        entry = matrix.setdefault(
+            case.kernel, {"kernel": case.kernel, "cases": [], "bits": [], "differing": {}}
+        )
+        entry["cases"].append(case.name)
+        entry["bits"].append(0)
         for backend in compared:
             result = checker.check(case, backend)
             row = totals.setdefault((case.kernel, backend.name), [0, 0, 0, 0])
             for i, n in enumerate((1, result.bits_compared, result.differing_bits, bool(result.error))):
                 row[i] += n
+            entry["bits"][-1] = max(entry["bits"][-1], result.bits_compared)
+            wrong = entry["differing"].setdefault(backend.name, {})
+            if result.differing_bits:
+                wrong[case.name] = result.differing_bits
             differences += [d.as_dict() for d in result.differences]
             if result.error:
                 differences.append(
@@ -142,6 +185,7 @@ def certify(
                 )
     if progress is not None:
         progress("parity", len(todo), len(todo))
+    answers = {b.name: known_answers(b) for b in compared}
     return Certificate(
         scope="subset" if quick else "all cases",
         cases=len(todo),
@@ -149,34 +193,36 @@ def certify(
         backends=tuple(b.name for b in backends),
         missing=missing_backends(names),
         rows=tuple(ParityRow(k, b, *row) for (k, b), row in totals.items()),
-        differences=tuple(differences[:SHOWN_DIFFERENCES]),
+        differences=tuple(one_of_each_first(differences)[:SHOWN_DIFFERENCES]),
         built_with=build_facts(),
+        not_exercised=not_exercised({b.name for b in backends}),
+        engines=tuple(
+            {"name": name, **engine_facts(name), "known_answers": answer} for name, answer in answers.items()
+        ),
+        matrix=tuple(matrix.values()),
+        wasm_opcodes=tuple(wasm_opcodes()),
     )
 
 
-def build_facts() -> dict[str, Any]:
-    """Compiler and flags, CPU features in use, host versions and digests of the wasm modules."""
-    import json
+def one_of_each_first(differences: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first difference of each kernel and backend before the others, so that none is crowded out."""
+    seen: set[tuple[str, str]] = set()
+    first: list[dict[str, Any]] = []
+    rest: list[dict[str, Any]] = []
+    for d in differences:
+        pair = (d["kernel"], d["backend"])
+        (rest if pair in seen else first).append(d)
+        seen.add(pair)
+    return first + rest
 
-    from tq_core.kernels.cling import cling_facts
-    from tq_core.kernels.hosts import host_statuses
-    from tq_core.kernels.wasm import module_dir
 
-    try:
-        compiler: dict[str, Any] = cling_facts()
-    except BackendError as error:
-        compiler = {"error": str(error)}
-    try:
-        manifest = json.loads((module_dir() / "manifest.json").read_text())
-        modules = {name: str(entry["sha256"]) for name, entry in manifest["modules"].items()}
-        modules_by = f"zig {manifest.get('ziglang', 'unknown')}"
-    except (OSError, ValueError, KeyError, TypeError):
-        modules, modules_by = {}, "not built"
-    used = sorted({flag for needs in TARGETS.values() for flag in needs} & cpu_features())
-    return {
-        "compiler": compiler,
-        "cpu_features": used,
-        "hosts": {s.name: s.version if s.available else "not available" for s in host_statuses()},
-        "wasm_modules": modules,
-        "wasm_compiler": modules_by,
-    }
+def not_exercised(run: set[str]) -> tuple[dict[str, str], ...]:
+    """Known and expected backends that are not among ``run``, with the reason."""
+    reasons = {s.name: NOT_ASKED if s.available else s.reason for s in backend_statuses()}
+    names = dict.fromkeys([*expected_backends(), *reasons, qemu.NAME])
+    neon = "native-neon" in reasons  # the machine's own NEON makes the emulated one needless
+    return tuple(
+        {"name": name, "reason": reasons.get(name, "unknown here")}
+        for name in names
+        if name not in run and not (neon and name == qemu.NAME)
+    )

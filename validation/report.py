@@ -52,8 +52,8 @@ def payload(record: Record, figures: list[Figure]) -> dict[str, Any]:
     return {**record.as_dict(), "figures": [f.describe() for f in figures]}
 
 
-def render_html(data: dict[str, Any], figures: list[Figure]) -> str:
-    """The report as one HTML document that needs nothing else."""
+def render(template: str, **values: Any) -> str:
+    """A template of this folder, filled; an unknown name in it is an error."""
     import jinja2
 
     loader = jinja2.FileSystemLoader(str(TEMPLATES))
@@ -61,10 +61,19 @@ def render_html(data: dict[str, Any], figures: list[Figure]) -> str:
         loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     env.filters.update(show=show, span=span, list_of=list_of)
+    env.globals.update(marks=MARKS)
+    return env.get_template(template).render(**values)
+
+
+def embed(data: dict[str, Any]) -> str:
+    """Data as JSON that can stand in a script element, which "</" would end."""
+    return json.dumps(data, allow_nan=False).replace("<", "\\u003c")
+
+
+def render_html(data: dict[str, Any], figures: list[Figure]) -> str:
+    """The report as one HTML document that needs nothing else."""
     images = {f.name: base64.b64encode(f.svg).decode() for f in figures}
-    # "</" would end the script element in which the data is kept.
-    embedded = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
-    return env.get_template("report.html.j2").render(r=data, images=images, marks=MARKS, embedded=embedded)
+    return render("report.html.j2", r=data, images=images, embedded=embed(data))
 
 
 def write(record: Record, out_dir: str | os.PathLike[str]) -> dict[str, Path]:
@@ -74,14 +83,34 @@ def write(record: Record, out_dir: str | os.PathLike[str]) -> dict[str, Path]:
     replaced, and an interrupted run leaves them as they were. Raises ReportError when the folder cannot be
     written and ValueRangeError when ``out_dir`` is a file.
     """
-    folder = Path(out_dir)
-    check(not folder.exists() or folder.is_dir(), "out", "a folder", f"the file {folder}", ValueRangeError)
     figures = all_figures(record.as_dict())
     data = payload(record, figures)
     texts = {
         "report.html": render_html(data, figures),
         "report.json": json.dumps(data, indent=1, allow_nan=False) + "\n",
     }
+    return write_texts(texts, out_dir)
+
+
+def write_certificate(data: dict[str, Any], out_dir: str | os.PathLike[str]) -> dict[str, Path]:
+    """Write a parity certificate as parity.html and parity.json; data is its ``as_dict`` with "status" and "run".
+
+    Raises as ``write`` does.
+    """
+    texts = {
+        "parity.html": render("parity.html.j2", p=data, embedded=embed(data)),
+        "parity.json": json.dumps(data, indent=1, allow_nan=False) + "\n",
+    }
+    return write_texts(texts, out_dir)
+
+
+def write_texts(texts: dict[str, str], out_dir: str | os.PathLike[str]) -> dict[str, Path]:
+    """Write files into ``out_dir``, all complete before the first is moved into place; paths by suffix ("html", "json").
+
+    Raises as ``write`` does.
+    """
+    folder = Path(out_dir)
+    check(not folder.exists() or folder.is_dir(), "out", "a folder", f"the file {folder}", ValueRangeError)
     made = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -104,4 +133,4 @@ def write(record: Record, out_dir: str | os.PathLike[str]) -> dict[str, Path]:
         shutil.rmtree(staging, ignore_errors=True)
         if made and not any(folder.iterdir()):
             folder.rmdir()
-    return {"html": folder / "report.html", "json": folder / "report.json"}
+    return {Path(name).suffix[1:]: folder / name for name in texts}

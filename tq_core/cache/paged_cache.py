@@ -17,6 +17,7 @@ from tq_core.codecs.fp16 import HalfKeys, HalfValues
 from tq_core.errors import DTypeError, ShapeError, ValueRangeError, check
 from tq_core.kernels.backend import Backend, get_backend
 from tq_core.kernels.layout import HEADER_BYTES
+from tq_core.kernels.threads import thread_count
 from tq_core.shapes import ModelShape
 
 F32 = npt.NDArray[np.float32]
@@ -50,13 +51,19 @@ def check_tokens(name: str, x: object, n_tokens: int | None, heads: int, head_di
 class PagedCache:
     """Keys and values of a model's attention under one arm.
 
-    reserve_tokens: tokens per layer for which pages are set aside at once. Raises DTypeError, ShapeError,
-    CodecError or ValueRangeError for arguments of another kind and for an arm that cannot store the shape.
+    reserve_tokens: tokens per layer for which pages are set aside at once. threads: see kernels.threads.thread_count;
+    results do not depend on it. Raises DTypeError, ShapeError, CodecError or ValueRangeError for arguments of another
+    kind and for an arm that cannot store the shape.
     ``attend`` is all that a model needs.
     """
 
     def __init__(
-        self, shape: ModelShape, arm: Arm, backend: Backend | None = None, reserve_tokens: int = 0
+        self,
+        shape: ModelShape,
+        arm: Arm,
+        backend: Backend | None = None,
+        reserve_tokens: int = 0,
+        threads: int | None = None,
     ) -> None:
         check(isinstance(shape, ModelShape), "shape", "a ModelShape", repr(shape), DTypeError)
         check(isinstance(arm, Arm), "arm", "an Arm, as get_arm returns", repr(arm), DTypeError)
@@ -79,6 +86,7 @@ class PagedCache:
             codec.check(shape.head_dim)
         self.shape, self.arm = shape, arm
         self.backend = backend or get_backend()
+        self.threads = thread_count(threads, self.backend)
         everything = (
             reserve_tokens if arm.window is None else min(reserve_tokens, arm.window + 2 * arm.flush_tokens)
         )
@@ -182,14 +190,14 @@ class PagedCache:
         return out
 
     def _attend_one(self, layer: int, query: F32) -> F32:
-        states = SoftmaxStates(self.backend, query, self._scale)
-        states.add_half(self._sinks.pages(layer), self._sinks.count(layer), 0)
-        states.add_packed(
-            self.arm.key_codec, self.arm.value_codec, self._packed.pages(layer), self._packed.count(layer)
-        )
-        states.add_half(self._recent.pages(layer), self._recent.count(layer), self._recent.first[layer])
+        states = SoftmaxStates(self.backend, query[None], self._scale, self.threads)
+        states.add_half([(self._sinks.pages(layer), self._sinks.count(layer), 0)])
+        packed = [(self._packed.pages(layer), self._packed.count(layer))]
+        states.add_packed(self.arm.key_codec, self.arm.value_codec, packed)
+        recent = (self._recent.pages(layer), self._recent.count(layer), self._recent.first[layer])
+        states.add_half([recent])
         self._scratch_bytes = max(self._scratch_bytes, states.nbytes)
-        return states.merged()
+        return states.merged()[0]
 
     def buffers(self) -> dict[str, int]:
         """Bytes of every buffer that the cache holds, asked of the arrays themselves."""

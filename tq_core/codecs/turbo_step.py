@@ -1,22 +1,28 @@
 """The fused decode step of structured TurboQuant: scores, softmax and sums in one pass over the pages.
 
 A long history is cut into chunks of a fixed number of pages, each with a softmax state of its own; the states
-are merged in order by the caller. The cut depends on the length alone, never on how many threads run.
+are merged in order by the caller. The cut depends on the length alone, never on how many threads run. KV heads
+do not meet in a kernel, so whether a call takes one of them or all changes no bit.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from tq_core.codecs.base import F32, KeyCodec, Pages, ValueCodec
 from tq_core.codecs.turboquant import TurboKeys, TurboValues
 from tq_core.kernels.backend import Backend
+from tq_core.kernels.threads import Unit, run_units
 from tq_core.math.books import load_books, widths_for
 from tq_core.math.quantize import QUERY_MAX, SMALL_MAX
 
 CHUNK_PAGES = 32
 # The step's exponential is a power of two, so its logits are scaled by log2 e, once, through the query.
 LOG2_E = 1.4426950408889634
+States = tuple[F32, F32, F32]
 
 
 def fusable(keys: KeyCodec, values: ValueCodec) -> tuple[TurboKeys, TurboValues] | None:
@@ -34,26 +40,66 @@ def attend(
     scale: float,
     pages: Pages,
     n_tokens: int,
-) -> tuple[F32, F32, F32]:
+    threads: int = 1,
+) -> States:
     """Softmax states over slots 0..n_tokens-1: peaks (c, n_query_heads), totals, outs (c, n_query_heads, head_dim)."""
-    heads, d = queries.shape
-    fast = keys.arithmetic == "fast"
-    rotated = keys.rotate(backend, queries, inverse=False)
-    query, step = np.empty((heads, d), np.int16), np.empty(heads, np.float32)
+    return attend_batch(backend, keys, values, queries[None], scale, [(pages, n_tokens)], threads)[0]
+
+
+def attend_batch(
+    backend: Backend,
+    keys: TurboKeys,
+    values: TurboValues,
+    queries: F32,
+    scale: float,
+    histories: Sequence[tuple[Pages, int]],
+    threads: int = 1,
+) -> list[States]:
+    """``attend`` for several sequences: queries (n_sequences, n_query_heads, head_dim), a history for each.
+
+    Units of work are (sequence, chunk), or single KV heads of them while that would leave a thread idle.
+    """
+    n, heads, d = queries.shape
+    fast, rows = keys.arithmetic == "fast", queries.reshape(n * heads, d)
+    rotated = keys.rotate(backend, rows, inverse=False)
+    query, step = np.empty((n * heads, d), np.int16), np.empty(n * heads, np.float32)
     limit = SMALL_MAX if fast else QUERY_MAX
     backend.call(
         "quantize_query", x=rotated, query=query, step=step, scale=scale * LOG2_E, limit=float(limit)
     )
-    page_tokens, books = pages.layout.page_tokens, load_books()
-    chunks = -(-n_tokens // (CHUNK_PAGES * page_tokens))
-    peaks, totals = np.full((chunks, heads), -np.inf, np.float32), np.zeros((chunks, heads), np.float32)
-    outs = np.zeros((chunks, heads, d), np.float32)
-    for i, (_, count, run) in enumerate(pages.runs(n_tokens, CHUNK_PAGES)):
-        backend.call(
-            "attend_packed", query=query, step=step, key_widths=widths_for(keys.bits, d),
-            value_widths=widths_for(values.bits, d), levels=books.levels, book_scale=books.scale, pages=run.table,
-            layout=run.layout.words, pool=run.pool, peak=peaks[i], total=totals[i], out=outs[i],
-            n_kv_heads=run.layout.n_kv_heads, n_tokens=count, small=int(fast),
-        )  # fmt: skip
-    plain = values.rotate(backend, outs.reshape(-1, d), inverse=True)
-    return peaks, totals, plain.reshape(outs.shape)
+    chunks = [-(-tokens // (CHUNK_PAGES * pages.layout.page_tokens)) for pages, tokens in histories]
+    ends = np.cumsum([0, *chunks])
+    peaks = np.full((ends[-1], heads), -np.inf, np.float32)
+    totals, outs = np.zeros((ends[-1], heads), np.float32), np.zeros((ends[-1], heads, d), np.float32)
+    books = load_books()
+    attend_packed = partial(
+        backend.call, "attend_packed", key_widths=widths_for(keys.bits, d), value_widths=widths_for(values.bits, d),
+        levels=books.levels, book_scale=books.scale, small=int(fast),
+    )  # fmt: skip
+    units: list[Unit] = []
+    by_head = threads > 1 and ends[-1] < 2 * threads
+    for i, (pages, tokens) in enumerate(histories):
+        kv_heads = pages.layout.n_kv_heads
+        group = heads // kv_heads
+        for c, (_, count, run) in enumerate(pages.runs(tokens, CHUNK_PAGES), ends[i]):
+            for first, taken in [(h, 1) for h in range(kv_heads)] if by_head else [(0, kv_heads)]:
+                own = slice(first * group, (first + taken) * group)
+                asked = slice(i * heads + own.start, i * heads + own.stop)
+                units.append(
+                    partial(
+                        attend_packed,
+                        query=query[asked],
+                        step=step[asked],
+                        pages=run.table,
+                        layout=run.layout.words_from(first),
+                        pool=run.pool,
+                        peak=peaks[c, own],
+                        total=totals[c, own],
+                        out=outs[c, own],
+                        n_kv_heads=taken,
+                        n_tokens=count,
+                    )
+                )
+    run_units(units, threads)
+    plain = values.rotate(backend, outs.reshape(-1, d), inverse=True).reshape(outs.shape)
+    return [(peaks[a:b], totals[a:b], plain[a:b]) for a, b in zip(ends, ends[1:])]

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 
 from tq_core.errors import DTypeError, KernelError, ShapeError, TqError, ValueRangeError, check
-from tq_core.kernels.table import KERNELS, LAYOUT, Kernel
+from tq_core.kernels.table import KERNELS, LAYOUT, Arg, Kernel
 from tq_core.math.books import BOOK_BITS
 from tq_core.math.tiles import TILE_TOKENS, tile_bytes
 from tq_core.shapes import HEAD_DIM_MAX, HEAD_DIM_STEP
@@ -34,35 +35,53 @@ class Bound:
     scalars: tuple[int | float, ...]
 
 
-def _array(kernel: Kernel, arg: Any, value: Any, extents: dict[str, int]) -> np.ndarray:
-    label = f"{kernel.name}: {arg.name}"
+# The bits of ndarray.flags.num.
+_CONTIGUOUS_ALIGNED, _WRITABLE = 0x101, 0x400
+# Small arrays whose contents, and sizes, that decide which bytes of a page a kernel touches.
+_TABLES = ("layout", "widths", "key_widths", "value_widths")
+_TABLE_SIZES = ("d", "g", "w", "m", "h", "q")
+
+
+def _array(kernel: Kernel, arg: Arg, value: Any, extents: dict[str, int]) -> np.ndarray:
     if not isinstance(value, np.ndarray):
-        raise DTypeError(f"{label}: expected a numpy array, got {type(value).__name__}")
+        raise DTypeError(f"{kernel.name}: {arg.name}: expected a numpy array, got {type(value).__name__}")
     if value.dtype != DTYPES[arg.dtype]:
-        raise DTypeError(f"{label}: expected dtype {DTYPES[arg.dtype]}, got {value.dtype}")
-    if value.ndim != len(arg.shape):
-        raise ShapeError(f"{label}: expected {len(arg.shape)} axes {arg.shape}, got shape {value.shape}")
-    for extent, got in zip(arg.shape, value.shape):
+        raise DTypeError(f"{kernel.name}: {arg.name}: expected dtype {DTYPES[arg.dtype]}, got {value.dtype}")
+    shape = value.shape
+    if len(shape) != len(arg.shape):
+        raise ShapeError(
+            f"{kernel.name}: {arg.name}: expected {len(arg.shape)} axes {arg.shape}, got shape {shape}"
+        )
+    for extent, got in zip(arg.shape, shape):
         want = extent if isinstance(extent, int) else extents.setdefault(extent, got)
         if got != want:
-            raise ShapeError(f"{label}: expected {extent}={want}, got shape {value.shape}")
-    flags = value.flags
-    if not flags.c_contiguous or not flags.aligned:
-        raise KernelError(f"{label}: expected a C-contiguous aligned array, got strides {value.strides}")
-    if arg.role != "in" and not flags.writeable:
-        raise KernelError(f"{label}: expected a writable array, got a read-only one")
+            raise ShapeError(f"{kernel.name}: {arg.name}: expected {extent}={want}, got shape {shape}")
+    flags = value.flags.num
+    if flags & _CONTIGUOUS_ALIGNED != _CONTIGUOUS_ALIGNED:
+        raise KernelError(
+            f"{kernel.name}: {arg.name}: expected a C-contiguous aligned array, got strides {value.strides}"
+        )
+    if arg.role != "in" and not flags & _WRITABLE:
+        raise KernelError(f"{kernel.name}: {arg.name}: expected a writable array, got a read-only one")
     return value
 
 
 def _check_overlap(kernel: Kernel, arrays: tuple[np.ndarray, ...]) -> None:
-    for i, (arg, out) in enumerate(zip(kernel.args, arrays)):
-        if arg.role == "in":
-            continue
-        for j, other in enumerate(arrays):
-            if i != j and np.may_share_memory(out, other):
-                raise KernelError(
-                    f"{kernel.name}: {arg.name}: expected its own memory, got an overlap with {kernel.args[j].name}"
-                )
+    share = np.may_share_memory
+    for i, j in _output_pairs(kernel.name):
+        if share(arrays[i], arrays[j]):
+            raise KernelError(
+                f"{kernel.name}: {kernel.args[i].name}: expected its own memory, got an overlap with "
+                f"{kernel.args[j].name}"
+            )
+
+
+@cache
+def _output_pairs(kernel_name: str) -> tuple[tuple[int, int], ...]:
+    """(output, other array) positions of every pair that must not overlap, each pair once."""
+    args = KERNELS[kernel_name].args
+    outputs = [i for i, arg in enumerate(args) if arg.role != "in"]
+    return tuple((i, j) for i in outputs for j in range(len(args)) if j != i and (j not in outputs or j > i))
 
 
 def _stream_bytes(
@@ -85,9 +104,11 @@ def _stream_bytes(
             yield f"{side}_codes", tile_bytes(widths) * (page_tokens // TILE_TOKENS)
 
 
-def _check_pages(kernel: Kernel, named: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
-    """Block table, page layout and span all stay inside the pool and the score rows."""
-    layout = dict(zip(LAYOUT, (int(v) for v in named["layout"])))
+def _check_layout(
+    kernel: Kernel, named: Mapping[str, Any], sizes: Mapping[str, int], heads: int
+) -> tuple[int, int]:
+    """The streams of all heads stay inside a page; returns (page_tokens, page_bytes)."""
+    layout = dict(zip(LAYOUT, named["layout"].tolist()))
     page_tokens, page_bytes = layout["page_tokens"], layout["page_bytes"]
     ok = 0 < page_tokens <= PAGE_TOKENS_MAX and page_tokens % TILE_TOKENS == 0
     check(
@@ -102,22 +123,6 @@ def _check_pages(kernel: Kernel, named: Mapping[str, Any], sizes: Mapping[str, i
         "layout.page_bytes",
         "a positive multiple of 4",
         page_bytes,
-        KernelError,
-    )
-    pages = named["pages"]
-    limit = sizes["b"] // page_bytes
-    if pages.size and int(pages.max()) >= limit:
-        raise KernelError(
-            f"{kernel.name}: pages: expected page indices below {limit} (the pool), got {int(pages.max())}"
-        )
-    heads = sizes["h"] if "h" in sizes else int(named["n_kv_heads"])
-    first = int(named.get("first", 0))
-    count = sizes["n"] if "n" in sizes else int(named["n_tokens"])
-    check(
-        first + count <= len(pages) * page_tokens,
-        "n_tokens",
-        f"at most {len(pages) * page_tokens} slots in {len(pages)} pages",
-        first + count,
         KernelError,
     )
     for name, nbytes in _stream_bytes(kernel, named, page_tokens, sizes):
@@ -145,15 +150,26 @@ def _check_pages(kernel: Kernel, named: Mapping[str, Any], sizes: Mapping[str, i
             f"a divisor of {sizes['q']} query heads",
             heads,
         )
-    if "s" in sizes:
-        offset = int(named["offset"])
-        check(
-            offset + count <= sizes["s"],
-            "offset",
-            f"offset + n_tokens at most {sizes['s']} columns",
-            offset + count,
-            KernelError,
+    return page_tokens, page_bytes
+
+
+def _check_span(
+    kernel: Kernel, named: Mapping[str, Any], sizes: Mapping[str, int], page_tokens: int, page_bytes: int
+) -> None:
+    """Block table and span stay inside the pool and the score rows."""
+    pages, limit = named["pages"], sizes["b"] // page_bytes
+    if pages.size and int(pages.max()) >= limit:
+        raise KernelError(
+            f"{kernel.name}: pages: expected page indices below {limit} (the pool), got {int(pages.max())}"
         )
+    count = sizes["n"] if "n" in sizes else int(named["n_tokens"])
+    end, slots = int(named.get("first", 0)) + count, len(pages) * page_tokens
+    if end > slots:
+        check(False, "n_tokens", f"at most {slots} slots in {len(pages)} pages", end, KernelError)
+    if "s" in sizes:
+        column, columns = int(named["offset"]) + count, sizes["s"]
+        if column > columns:
+            check(False, "offset", f"offset + n_tokens at most {columns} columns", column, KernelError)
 
 
 def _check_extents(kernel: Kernel, named: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
@@ -187,14 +203,31 @@ def _check_extents(kernel: Kernel, named: Mapping[str, Any], sizes: Mapping[str,
             "an order with head_dim / order a power of two",
             (d, sizes["m"]),
         )
-    if kernel.name == "softmax":
-        check(
-            int(named["n_tokens"]) <= sizes["s"],
-            "n_tokens",
-            f"at most {sizes['s']} columns",
-            named["n_tokens"],
-            KernelError,
-        )
+
+
+@lru_cache(maxsize=256)
+def _check_tables(
+    kernel_name: str, extents: tuple[tuple[str, int], ...], heads: int, contents: tuple[bytes | None, ...]
+) -> tuple[int, int]:
+    """Everything that sizes and the contents of small tables decide; (page_tokens, page_bytes), zeros if not paged.
+
+    The key holds the contents themselves, so a table that was changed is checked again; refusals are not kept.
+    """
+    kernel, sizes = KERNELS[kernel_name], dict(extents)
+    types = {a.name: DTYPES[a.dtype] for a in kernel.args}
+    named = {
+        name: np.frombuffer(raw, types[name])
+        for name, raw in zip(_TABLES, contents, strict=True)
+        if raw is not None
+    }
+    _check_extents(kernel, named, sizes)
+    return _check_layout(kernel, named, sizes, heads) if kernel.paged else (0, 0)
+
+
+@cache
+def _names(kernel_name: str) -> frozenset[str]:
+    kernel = KERNELS[kernel_name]
+    return frozenset({a.name for a in kernel.args} | {s.name for s in kernel.scalars})
 
 
 def bind(kernel_name: str, arguments: Mapping[str, Any]) -> Bound:
@@ -206,7 +239,7 @@ def bind(kernel_name: str, arguments: Mapping[str, Any]) -> Bound:
     kernel = KERNELS.get(kernel_name)
     if kernel is None:
         raise TqError(f"kernel: expected one of {sorted(KERNELS)}, got {kernel_name!r}")
-    wanted = {a.name for a in kernel.args} | {s.name for s in kernel.scalars}
+    wanted = _names(kernel_name)
     if arguments.keys() != wanted:
         missing, extra = sorted(wanted - arguments.keys()), sorted(arguments.keys() - wanted)
         raise TqError(
@@ -223,8 +256,13 @@ def bind(kernel_name: str, arguments: Mapping[str, Any]) -> Bound:
     for name, extent in extents.items():
         if extent >= 2**32:
             raise ValueRangeError(f"{kernel_name}: size {name}: expected below 2^32, got {extent}")
-    _check_extents(kernel, arguments, extents)
+    heads = extents["h"] if "h" in extents else int(arguments.get("n_kv_heads", 0))
+    fixed = tuple((name, extents[name]) for name in _TABLE_SIZES if name in extents)
+    contents = tuple(arguments[name].tobytes() if name in arguments else None for name in _TABLES)
+    page_tokens, page_bytes = _check_tables(kernel_name, fixed, heads, contents)
     if kernel.paged:
-        _check_pages(kernel, arguments, extents)
+        _check_span(kernel, arguments, extents, page_tokens, page_bytes)
+    elif kernel_name == "softmax" and int(arguments["n_tokens"]) > extents["s"]:
+        check(False, "n_tokens", f"at most {extents['s']} columns", arguments["n_tokens"], KernelError)
     _check_overlap(kernel, arrays)
     return Bound(kernel, arrays, tuple(extents[s] for s in kernel.sizes), tuple(scalars))

@@ -15,9 +15,10 @@ from tq_core.kernels.twins import KERNEL_FUNCTIONS
 
 
 class Backend(Protocol):
-    """One way to run the kernels of the table."""
+    """One way to run the kernels of the table; ``parallel`` when calls of several threads run side by side."""
 
     name: str
+    parallel: bool
 
     def call(self, kernel: str, **arguments: Any) -> None:
         """Run a kernel; outputs are written into the arrays given. Raises as ``arguments.bind`` does."""
@@ -37,6 +38,7 @@ class NumpyBackend:
     """The reference: what the other backends must equal bit for bit."""
 
     name = "numpy"
+    parallel = False
 
     def call(self, kernel: str, **arguments: Any) -> None:
         bound = bind(kernel, arguments)

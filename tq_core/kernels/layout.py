@@ -67,6 +67,14 @@ class PageLayout:
         words.setflags(write=False)
         return words
 
+    def words_from(self, kv_head: int) -> npt.NDArray[np.uint32]:
+        """``words`` for a kernel that sees the KV heads from ``kv_head`` on as all there are."""
+        if kv_head == 0:
+            return self.words
+        words = self.words.copy()
+        words[LAYOUT.index("header_bytes")] += kv_head * self.head_bytes
+        return words
+
     def view(
         self, pool: npt.NDArray[np.uint8], page: int, kv_head: int, stream: str
     ) -> npt.NDArray[np.uint8]:

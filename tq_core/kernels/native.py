@@ -7,6 +7,7 @@ was not at hand, so what is tested of NEON is the same header cross-built and ru
 from __future__ import annotations
 
 import platform
+import threading
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from pathlib import Path
@@ -33,6 +34,9 @@ if platform.machine() in ("aarch64", "arm64"):
     TARGETS["neon"] = frozenset()
 
 
+_COMPILING = threading.Lock()
+
+
 @lru_cache(maxsize=1)
 def cpu_features() -> frozenset[str]:
     """Instruction-set flags of this CPU as Linux names them; empty where that cannot be read."""
@@ -45,18 +49,33 @@ def cpu_features() -> frozenset[str]:
 
 
 class NativeBackend:
-    """Kernels of one target namespace, called through cppyy without copying the arrays."""
+    """Kernels of one target namespace, called through cppyy without copying the arrays.
 
-    def __init__(self, target: str) -> None:
+    Calls run with Python's lock released, so those of several threads run side by side. ``kernels`` is the C++ namespace
+    that holds the targets, the project's own when None.
+    """
+
+    parallel = True
+
+    def __init__(self, target: str, kernels: Any = None) -> None:
         self.name = f"native-{target}"
-        space = getattr(cling.load_kernels(), target)
+        space = getattr(cling.load_kernels() if kernels is None else kernels, target)
         self._functions = {name: getattr(space, name) for name in KERNELS}
+        self._compiled: set[str] = set()
 
     def call(self, kernel: str, **arguments: Any) -> None:
         bound = bind(kernel, arguments)
         # cppyy refuses empty arrays; a kernel reads nothing from one, so any address will do.
         arrays = [a if a.size else np.zeros(1, a.dtype) for a in bound.arrays]
-        self._functions[kernel](*arrays, *bound.sizes, *bound.scalars)
+        function = self._functions[kernel]
+        if kernel not in self._compiled:
+            # Cling compiles at the first call, and its compiler is one for the whole process.
+            with _COMPILING:
+                function(*arrays, *bound.sizes, *bound.scalars)
+                function.__release_gil__ = True
+                self._compiled.add(kernel)
+            return
+        function(*arrays, *bound.sizes, *bound.scalars)
 
 
 def candidates() -> Iterator[tuple[BackendStatus, Callable[[], Backend]]]:

@@ -66,6 +66,8 @@ class GuestBackend:
     process ends. ``growth_events`` counts how often a memory was grown.
     """
 
+    parallel = False  # an engine's objects belong to the thread that made them
+
     def __init__(self, name: str, load: Callable[[], Instance]) -> None:
         self.name = name
         self.growth_events = 0

@@ -57,6 +57,15 @@ def test_every_missing_tool_is_named(preflight, monkeypatch):
     assert preflight.tool_problems(which=lambda name: "/bin/" + name, system="linux") == []
 
 
+def test_the_optional_emulator_is_told_and_is_no_problem(preflight):
+    (note,) = preflight.optional_notes(lambda name: name == "apt-get" and "/usr/bin/apt-get", "x86_64")
+    assert note.startswith("optional: qemu-user") and note.endswith("; apt-get install qemu-user")
+    assert preflight.optional_notes(lambda name: None, "x86_64") == [note.split(";")[0]]
+    assert preflight.optional_notes(lambda name: "/bin/" + name, "x86_64") == []
+    assert preflight.optional_notes(lambda name: None, "aarch64") == []
+    assert "qemu" not in str(preflight.tool_problems(which=lambda name: None, system="linux"))
+
+
 def test_headers_venv_disk_and_machine(preflight, tmp_path):
     assert preflight.header_problems(str(tmp_path))
     (tmp_path / "Python.h").touch()

@@ -141,10 +141,11 @@ def half_step(
     return rotating(run, layers), out
 
 
-def expected(world: World, arithmetic: str, backend: Backend) -> F32:
+def expected(world: World, arithmetic: str, backend: Backend, threads: int = 1) -> F32:
     """What the library's checked path gives for layer 0."""
     keys, values = world.codecs(arithmetic)
-    states = turbo_step.attend(backend, keys, values, world.queries, world.scale, world.pages(), world.tokens)
+    history = (world.pages(), world.tokens)
+    states = turbo_step.attend(backend, keys, values, world.queries, world.scale, *history, threads)
     out = np.zeros_like(world.queries)
     backend.call("merge_states", peaks=states[0], totals=states[1], outs=states[2], y=out)
     return out

@@ -14,7 +14,7 @@ from tq_core.kernels.cling import load_kernels
 from tq_core.kernels.layout import PageLayout
 from tq_core.kernels.native import NativeBackend
 from tq_core.math.quantize import QUERY_MAX, NormMode
-from validation.bench.loops import Burst, native_targets, repeated
+from validation.bench.loops import native_targets, repeated
 from validation.bench.ours import Entry, expected, step_arrays
 from validation.bench.timing import Timed
 from validation.bench.world import World, draw
@@ -54,15 +54,22 @@ def scan_entries(world: World) -> list[Entry]:
     return entries
 
 
-def python_step(world: World, arithmetic: str, target: str) -> Burst:
-    """The fused step as the cache calls it: checks and Python between the kernels."""
+def python_entry(world: World, arithmetic: str, target: str, threads: int) -> Entry:
+    """The fused step as the cache calls it: checks, Python between the kernels, and the library's own threads."""
     backend = NativeBackend(target)
 
     def burst(calls: int) -> None:
         for _ in range(calls):
-            expected(world, arithmetic, backend)
+            expected(world, arithmetic, backend, threads)
 
-    return burst
+    alone, together = (expected(world, arithmetic, backend, n).tobytes() for n in (1, threads))
+    facts = {
+        "backend": f"native-{target}",
+        "checked": "same bits" if alone == together else "DIFFERS",
+        "calls_from": "Python, checked",
+    }
+    timed = Timed(f"{arithmetic}-checked@native-{target}", burst)
+    return Entry(timed, "decode step", world.payload_bytes, world.tokens, facts)
 
 
 def append_entries(world: World, target: str) -> list[Entry]:

@@ -15,7 +15,7 @@ from validation.bench.loops import native_targets
 from validation.bench.ours import SCALAR_TOKENS_MAX, Entry, decode_entries, expected, half_bytes
 from validation.bench.peers import client
 from validation.bench.plan import Cell, Plan, layers_for
-from validation.bench.timing import Timed, measure
+from validation.bench.timing import measure
 from validation.bench.wasm_step import wasm_entries
 from validation.bench.world import World, build, draw
 
@@ -97,22 +97,8 @@ class Run:
             world = build(cell, cold, cache, backend)
             entries = decode_entries(world, cell, layers_for(cell.state, half_bytes(cell), cold, cache))
             others: list[Entry] = []
+            entries.append(parts.python_entry(world, "exact", self.best, cell.threads))
             if cell.threads == 1:
-                burst = parts.python_step(world, "exact", self.best)
-                facts = {
-                    "backend": f"native-{self.best}",
-                    "checked": "same bits",
-                    "calls_from": "Python, checked",
-                }
-                entries.append(
-                    Entry(
-                        Timed(f"exact-checked@native-{self.best}", burst),
-                        rows.DECODE,
-                        world.payload_bytes,
-                        cell.tokens,
-                        facts,
-                    )
-                )
                 if self.plan.wasm:
                     entries += self._wasm(world, cell, backend, stack)
                 if self.plan.parts:

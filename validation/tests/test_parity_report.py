@@ -1,15 +1,24 @@
 """The parity certificate notices one flipped bit, a dropped tail, a failure, and a backend that is not there."""
 
+import dataclasses
+import json
+import re
+from importlib.metadata import version
+
 import numpy as np
 import pytest
 
 from tq_core.errors import BackendError, KernelError, ValueRangeError
-from tq_core.kernels.backend import NumpyBackend
+from tq_core.kernels.backend import BackendStatus, NumpyBackend
+from tq_core.kernels.native import TARGETS
 from tq_core.kernels.table import KERNELS
-from validation import parity_report
+from validation import parity_facts, parity_report
 from validation.parity_report import certify, chosen_cases, expected_backends, missing_backends
+from validation.report import render, write_certificate
+from validation.tests.pages import Page
 
 pytestmark = pytest.mark.kernels
+RUN = {"command": "tq parity", "finished": "2000-01-01T00:00:00Z", "git": {"commit": "none", "dirty": False}, "machine": {}}  # fmt: skip
 
 
 class Planted:
@@ -48,6 +57,9 @@ def honest(got, before):
 
 @pytest.fixture(autouse=True)
 def few_cases(monkeypatch):
+    """Few cases, and no known answers (test_planted_faults.py has them): each would compile every kernel."""
+    right = {"status": "pass", "answers": 0, "note": ""}
+    monkeypatch.setattr(parity_report, "known_answers", lambda backend: right)
     chosen = [c for c in chosen_cases(quick=True) if c.kernel in ("rotate", "softmax", "encode_rows")][::3]
     monkeypatch.setattr(parity_report, "chosen_cases", lambda quick: chosen)
 
@@ -88,6 +100,102 @@ def test_a_missing_backend_is_named(monkeypatch):
     only = [s for s in parity_report.backend_statuses() if s.name == "numpy"]
     monkeypatch.setattr(parity_report, "backend_statuses", lambda: only)
     assert {m["name"] for m in missing_backends()} == set(expected_backends()) - {"numpy"}
+
+
+def test_what_did_not_run_is_listed_and_never_passed(monkeypatch):
+    """An expected backend that is missing, and NEON without its emulator: neither among the engines, both told."""
+    gone = [s for s in parity_report.backend_statuses() if s.name == "numpy"]
+    reason = "not exercised: no qemu-aarch64"
+    gone.append(BackendStatus("native-neon@qemu", False, reason, slow=True))
+    monkeypatch.setattr(parity_report, "backend_statuses", lambda: gone)
+    made = certify(extra=[Planted("softmax", honest)])
+    told = {m["name"]: m["reason"] for m in made.not_exercised}
+    assert told["native-neon@qemu"] == reason and set(told) == set(expected_backends()) - {"numpy"} | {
+        "native-neon@qemu"
+    }
+    assert {e["name"] for e in made.engines} == {"planted"} and made.status() == "incomplete"
+    page = Page(
+        render("parity.html.j2", p={**made.as_dict(), "status": made.status(), "run": RUN}, embedded="{}")
+    )
+    rows = {row[0]: row[1] for row in reversed(page.rows)}  # the first table has the verdicts
+    assert all(rows[name].endswith("not exercised") for name in told)
+    assert rows["planted"].endswith("pass")
+
+
+def test_a_backend_that_was_not_asked_for_is_not_exercised():
+    made = certify(["native-scalar"])
+    told = {m["name"]: m["reason"] for m in made.not_exercised}
+    assert told["wasm-simd128@wasmtime"] == parity_report.NOT_ASKED and "native-scalar" not in told
+    assert made.status() == "pass"
+
+
+def test_the_matrix_has_every_case_of_every_kernel():
+    made, cases = run("softmax", flip_one_bit), parity_report.chosen_cases(True)
+    assert [(m["kernel"], name) for m in made.matrix for name in m["cases"]] == [
+        (c.kernel, c.name) for c in cases
+    ]
+    assert sum(sum(m["bits"]) for m in made.matrix) * 2 == made.bits_compared
+    wrong = {m["kernel"]: m["differing"] for m in made.matrix}
+    assert wrong["rotate"] == {"numpy": {}, "planted": {}} and wrong["softmax"]["planted"]
+    assert set(wrong["softmax"]["planted"].values()) == {1}
+
+
+def test_one_difference_of_each_kernel_and_backend_comes_first():
+    made = [{"kernel": k, "backend": "b", "n": n} for k in ("x", "y") for n in range(3)]
+    assert [(d["kernel"], d["n"]) for d in parity_report.one_of_each_first(made)][:3] == [
+        ("x", 0),
+        ("y", 0),
+        ("x", 1),
+    ]
+
+
+def test_wrong_known_answers_and_a_refused_module_fail():
+    good = run("softmax", honest)
+    assert good.status() in ("pass", "incomplete")
+    wrong = {**good.engines[0], "known_answers": {"status": "fail", "answers": 0, "note": "x"}}
+    assert dataclasses.replace(good, engines=(wrong,)).status() == "fail"
+    refused = {"module": "tq.wasm", "gate": "fail: f64.sqrt", "instructions": {}}
+    assert dataclasses.replace(good, wasm_opcodes=(refused,)).status() == "fail"
+
+
+def test_the_page_needs_nothing_else_and_says_everything_in_words(tmp_path):
+    made = run("softmax", flip_one_bit)
+    paths = write_certificate({"status": made.status(), **made.as_dict(), "run": RUN}, tmp_path)
+    text = paths["html"].read_text()
+    assert not re.search(r"(src|href)=|@import|url\(", text.split("</style>")[1].split("<script")[0])
+    assert "prefers-color-scheme: dark" in text and "http" not in text.split("</style>")[1]
+    page = Page(text)
+    softmax = next(row for row in page.rows if row[0] == "softmax" and row[-2].endswith("same"))
+    assert len(softmax) == 5 and softmax[-1].endswith("bits differ")
+    flags = next(row for row in page.rows if row[0] == "numpy" and len(row) == 3)
+    assert flags[1].startswith("numpy ")
+    embedded = json.loads(
+        text.split('<script type="application/json" id="tq-parity">')[1].split("</script>")[0]
+    )
+    assert embedded == json.loads(paths["json"].read_text())
+
+
+def test_facts_are_those_of_this_machine():
+    facts = parity_facts.engine_facts("wasm-simd128@wasmtime")
+    assert "+simd128" in facts["flags"] and facts["runs_on"] == f"wasmtime {version('wasmtime')}"
+    assert "avx512vnni" in parity_facts.engine_facts("native-avx512vnni")["flags"]
+    assert set(parity_facts.target_attributes()) == set(TARGETS)
+    plain, wide = parity_facts.wasm_opcodes()
+    assert plain["gate"] == wide["gate"] == "pass" and plain["sha256"] != wide["sha256"]
+    assert wide["instructions"]["f32x4.mul"] > 0 and "f32x4.mul" not in plain["instructions"]
+
+
+def test_a_module_that_is_not_built_is_not_exercised(tmp_path):
+    (tmp_path / "tq_scalar.wasm").write_bytes(b"no module")
+    plain, wide = parity_facts.wasm_opcodes(tmp_path)
+    assert plain["gate"].startswith("fail: ") and wide["gate"].startswith("not exercised")
+
+
+def test_the_digest_of_the_sources_follows_them(tmp_path):
+    (tmp_path / "a.h").write_text("int a;")
+    first = parity_facts.sources_digest(tmp_path)
+    (tmp_path / "a.h").write_text("int b;")
+    assert parity_facts.sources_digest(tmp_path) != first
 
 
 def test_unknown_names_and_empty_lists_are_refused():

@@ -1,7 +1,6 @@
 """The report: valid against its schema, self-contained, readable, the same every time, never half-written."""
 
 import json
-from html.parser import HTMLParser
 
 import jsonschema
 import pytest
@@ -11,6 +10,7 @@ from validation import report
 from validation.figures import all_figures
 from validation.parity_report import Certificate, ParityRow
 from validation.schema import SCHEMA_FILE, Record, canonical
+from validation.tests.pages import Page
 
 pytestmark = pytest.mark.slow  # a study of the tiny model comes first
 
@@ -30,32 +30,6 @@ def schema():
     return json.loads(SCHEMA_FILE.read_text())
 
 
-class Page(HTMLParser):
-    """Tags with their attributes, the visible text, and the text inside script elements."""
-
-    VOID = ("meta", "img", "br")
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.text, self.scripts, self._open = [], [], [], []
-        self.feed(text)
-        assert not self._open, f"left open: {self._open}"
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self._open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self._open.pop() == tag, tag
-
-    def handle_data(self, data):
-        (self.scripts if "script" in self._open else self.text).append(data)
-
-    def all(self, tag):
-        return [attrs for name, attrs in self.tags if name == tag]
-
-
 @pytest.fixture
 def page(written):
     return Page(written["html"].read_text(encoding="utf-8"))
@@ -71,8 +45,14 @@ def test_json_with_a_certificate_fits_too(findings, tiny, folder):
 
     row = ParityRow("rotate", "native-scalar", 3, 100, 1, 0)
     missing = ({"name": "native-avx2", "reason": "gone"},)
+    differs = {
+        "kernel": "rotate",
+        "case": "16x1x0",
+        "backend": "native-scalar",
+        "error": "KernelError: a trap",
+    }
     findings.certificate = Certificate(
-        "subset", 3, 10, ("numpy",), missing, (row,), ({"kernel": "rotate"},), {}
+        "subset", 3, 10, ("numpy",), missing, (row,), (differs,), {}, not_exercised=missing
     )
     made = make_record(findings, tiny, "test", "tq validate", "2000-01-01T00:00:00Z", 1.0)
     paths = report.write(made, folder)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tq_core.codecs.base import F32, CodecTags, Pages, Streams
+from tq_core.codecs.erase import erase_rows
 from tq_core.kernels.backend import Backend
 from tq_core.kernels.layout import half_streams
 from tq_core.shapes import check_head_dim
@@ -42,6 +43,9 @@ class _HalfRows:
             for head in range(len(row)):
                 view = pages.layout.view(pages.pool, int(pages.table[page]), head, f"{self._side}_codes")
                 view.view(np.float16)[slot * x.shape[-1] : (slot + 1) * x.shape[-1]] = row[head]
+
+    def erase(self, pages: Pages, page: int, first: int, head_dim: int) -> None:
+        erase_rows(pages, page, f"{self._side}_codes", first)
 
     def decode(self, pages: Pages, n_tokens: int, head_dim: int) -> F32:
         rows = np.ascontiguousarray(pages.stack(f"{self._side}_codes", n_tokens)).view(np.float16)

@@ -17,6 +17,8 @@ BUILD ?= build
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 LAB_ARGS ?=
+STEPS ?= 10000
+EVERY ?= 7
 
 python := $(VENV)/bin/python
 bin := $(VENV)/bin
@@ -103,6 +105,11 @@ bench-peers: setup ## install what `make bench` compares with, into .venv-bench 
 .PHONY: parity
 parity: setup ## every kernel on every backend: the same bits
 	$(bin)/tq parity
+
+.PHONY: lifecycle
+lifecycle: setup ## random lives of caches, 10,000 calls, and an interrupt every 7 lines (STEPS=, EVERY=)
+	TQ_LIFECYCLE_STEPS=$(STEPS) TQ_FAULT_EVERY=$(EVERY) $(python) -m pytest -q -s --durations=0 \
+	  tq_core/tests/cache/test_machine.py tq_core/tests/cache/test_interrupts.py
 
 ##@ Maintenance
 .PHONY: golden

@@ -62,6 +62,6 @@ class BlockTable:
         if self.end - origin < len(entries):
             return
         kept = self.end - keep_from
-        larger = new_entries(max(LEAST, 2 * (kept + 1)))
+        larger = new_entries(max(LEAST, len(entries) if 2 * kept <= len(entries) else 2 * (kept + 1)))
         larger[:kept] = entries[keep_from - origin : self.end - origin]
         self.held = (larger, keep_from)

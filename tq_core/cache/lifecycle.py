@@ -33,7 +33,9 @@ def check_count(name: str, value: object, low: int, high: int, expected: str) ->
 class Lifecycle:
     """The part of a PagedCache that manages tokens without reading them; ``identity`` names what made them."""
 
-    def __init__(self, shape: ModelShape, arm: Arm, stores: Sequence[PageStore], identity: str | None) -> None:
+    def __init__(
+        self, shape: ModelShape, arm: Arm, stores: Sequence[PageStore], identity: str | None
+    ) -> None:
         check(identity is None or isinstance(identity, str), "identity", "a str", repr(identity), DTypeError)
         self.shape, self.arm, self.identity = shape, arm, identity
         self._sinks, self._packed, self._recent = stores

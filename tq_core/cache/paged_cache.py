@@ -195,7 +195,9 @@ class PagedCache(Lifecycle):
         states.add_packed(
             self.arm.key_codec, self.arm.value_codec, self._packed.pages(layer), self._packed.count(layer)
         )
-        states.add_half(self._recent.pages(layer), self._recent.count(layer), self._recent.layers[layer].first)
+        states.add_half(
+            self._recent.pages(layer), self._recent.count(layer), self._recent.layers[layer].first
+        )
         self._scratch_bytes = max(self._scratch_bytes, states.nbytes)
         return states.merged()
 

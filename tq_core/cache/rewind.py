@@ -110,9 +110,8 @@ def slide_layer(stores: Stores, layer: int, keep_tokens: int) -> int:
     if excess < coded:
         packed.drop_oldest(layer, excess // per * per)
         return excess // per * per
-    state = packed.layers[layer]
-    state.begin(state.position + coded, state.table.end)
     recent.drop_oldest(layer, excess - coded)
-    window = recent.layers[layer]
+    state, window = packed.layers[layer], recent.layers[layer]
     window.valid = window.position + window.first
+    state.begin(window.valid, state.table.end)
     return excess

@@ -49,7 +49,9 @@ class PageStore:
         pages = shape.n_layers * -(-reserve_tokens // self.layout.page_tokens)
         self.pool = PagePool(self.layout.page_bytes, pages)
         self.layers = self.empty_layers()
-        self.retained: tuple[int, ...] = ()  # per layer, first ordinal that a checkpoint keeps; () without one
+        self.retained: tuple[
+            int, ...
+        ] = ()  # per layer, first ordinal that a checkpoint keeps; () without one
         self.pool.adopt(self)
 
     def empty_layers(self) -> list[LayerPages]:

@@ -34,8 +34,8 @@ def touch(stores: Sequence[PageStore], step: Step, layer: int) -> None:
 
 def commit(stores: Sequence[PageStore], step: Step, tidy: bool = False) -> None:
     """End a step for good; with ``tidy`` the last pages lose the bytes of tokens that were taken back."""
-    step.open = False
     try:
+        step.open = False
         for layer in step.layers:
             for store in stores:
                 state = store.layers[layer]

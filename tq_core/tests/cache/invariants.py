@@ -29,11 +29,10 @@ def image(cache: PagedCache) -> tuple[Any, ...]:
 
 
 def difference(a: PagedCache, b: PagedCache) -> str:
-    """Where two images first differ; empty when they do not."""
-    for x, y in zip(image(a), image(b), strict=True):
+    """Where the images of two caches first differ, identities apart; empty when they do not."""
+    for x, y in zip(image(a)[1:], image(b)[1:], strict=True):
         if x != y:
-            same = x[0] == y[0] if isinstance(x, tuple) else False
-            return f"bytes of {x[0]}" if same else f"{x[0]} and {y[0]}"
+            return f"bytes of {x[0]}" if x[0] == y[0] else f"{x[0]} and {y[0]}"
     return ""
 
 

@@ -74,13 +74,17 @@ def test_rollback_is_exact_and_attention_inside_is_as_without(name: str) -> None
     check_consistent(cache)
     assert cache.ledger().recent == recent
     for call in (opened.commit, opened.rollback):
-        with pytest.raises(CacheStateError, match="^checkpoint: expected an open one, got one that has ended"):
+        with pytest.raises(
+            CacheStateError, match="^checkpoint: expected an open one, got one that has ended"
+        ):
             call()
 
 
 @pytest.mark.parametrize("n, back", [(60, 1), (60, 20), (129, 2), (167, 3), (40, 40), (5, 2)])
 @pytest.mark.parametrize("name", [*ARMS, "paged-halves"])
-def test_without_a_checkpoint_it_is_exact_while_no_token_left_the_window(name: str, n: int, back: int) -> None:
+def test_without_a_checkpoint_it_is_exact_while_no_token_left_the_window(
+    name: str, n: int, back: int
+) -> None:
     """Window 64 and fewer tokens than that, or none that left between the two lengths."""
     options = {"window": 64 if n < 100 else 128, "sinks": 1}
     cache = filled(name, n, **options)
@@ -102,7 +106,9 @@ def test_rows_that_are_gone_stay_packed(name: str, back: int) -> None:
     packed, flush = cache.stores["packed"].count(1), cache.arm.flush_tokens
     assert packed % flush == 0
     for was, now, given in zip(old, cache.decode(1), (-WHOLE[1], WHOLE[2])):
-        for token, row in enumerate(now):  # packed as it was, or back in float16, exact or as its codes decode
+        for token, row in enumerate(
+            now
+        ):  # packed as it was, or back in float16, exact or as its codes decode
             as_given = np.array_equal(row, half(given[token]))
             assert as_given or np.array_equal(row, was[token]) or np.array_equal(row, half(was[token])), token
     fill(cache, n - back, n)

@@ -18,6 +18,8 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 LAB_ARGS ?=
 EXAMPLES ?= 200
+STEPS ?= 10000
+EVERY ?= 7
 
 python := $(VENV)/bin/python
 bin := $(VENV)/bin
@@ -108,6 +110,11 @@ parity: setup ## every kernel on every backend: the same bits; certificate in bu
 .PHONY: parity-deep
 parity-deep: setup ## drawn sizes and values for every kernel, slow backends too (EXAMPLES=200)
 	TQ_PARITY_EXAMPLES=$(EXAMPLES) $(python) -m pytest -q -n $(JOBS) tq_core/tests/kernels/test_parity_drawn.py
+
+.PHONY: lifecycle
+lifecycle: setup ## random lives of caches, 10,000 calls, and an interrupt every 7 lines (STEPS=, EVERY=)
+	TQ_LIFECYCLE_STEPS=$(STEPS) TQ_FAULT_EVERY=$(EVERY) $(python) -m pytest -q -s --durations=0 \
+	  tq_core/tests/cache/test_machine.py tq_core/tests/cache/test_interrupts.py
 
 ##@ Maintenance
 .PHONY: golden

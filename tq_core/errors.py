@@ -43,6 +43,10 @@ class PageError(TqError):
     """A page or block table does not hold what it says it holds."""
 
 
+class CacheStateError(TqError):
+    """A call does not fit what the cache is doing: it is closed, or a step or checkpoint is open."""
+
+
 class IdentityMismatch(TqError):
     """A stored cache was made under another identity than the one that asks for it."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from tq_core.errors import ValueRangeError, check
 from tq_core.model.exact_cache import ExactCache
-from tq_core.model.interface import CacheLike, LanguageModel
+from tq_core.model.interface import CacheLike, LanguageModel, step_of
 from tq_core.shapes import ModelShape
 from validation.attention_scores import AttentionScores, exact_scores, score_rankings
 from validation.logit_scores import Reference, TokenScores
@@ -37,6 +38,10 @@ class LayerRecorder:
     def length(self) -> int:
         """Tokens in the cache behind this one."""
         return self.cache.length
+
+    def step(self) -> AbstractContextManager[None]:
+        """A step of the cache behind this one."""
+        return step_of(self.cache)
 
     def attend(self, layer: int, queries: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Attend through the cache behind this one."""

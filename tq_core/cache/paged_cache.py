@@ -11,7 +11,10 @@ import numpy.typing as npt
 
 from tq_core.cache.accounting import Ledger, baseline_bytes, held_arrays
 from tq_core.cache.attention import SoftmaxStates
+from tq_core.cache.layer_pages import Step
+from tq_core.cache.lifecycle import Lifecycle
 from tq_core.cache.store import PageStore
+from tq_core.cache.transaction import commit, touch, undo
 from tq_core.codecs.arms import Arm
 from tq_core.codecs.fp16 import HalfKeys, HalfValues
 from tq_core.errors import DTypeError, ShapeError, ValueRangeError, check
@@ -48,13 +51,13 @@ def check_tokens(name: str, x: object, n_tokens: int | None, heads: int, head_di
     )
 
 
-class PagedCache:
+class PagedCache(Lifecycle):
     """Keys and values of a model's attention under one arm.
 
     reserve_tokens: tokens per layer for which pages are set aside at once. threads: see kernels.threads.thread_count;
-    results do not depend on it. Raises DTypeError, ShapeError, CodecError or ValueRangeError for arguments of another
-    kind and for an arm that cannot store the shape.
-    ``attend`` is all that a model needs.
+    results do not depend on it. identity: what made the tokens (a digest of model and adapter). Raises DTypeError,
+    ShapeError, CodecError or ValueRangeError for arguments of another kind and for an arm that cannot store the shape.
+    ``attend`` is all that a model needs; what else can be done with the tokens is in ``Lifecycle``.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class PagedCache:
         backend: Backend | None = None,
         reserve_tokens: int = 0,
         threads: int | None = None,
+        identity: str | None = None,
     ) -> None:
         check(isinstance(shape, ModelShape), "shape", "a ModelShape", repr(shape), DTypeError)
         check(isinstance(arm, Arm), "arm", "an Arm, as get_arm returns", repr(arm), DTypeError)
@@ -84,53 +88,37 @@ class PagedCache:
         )
         for codec in (arm.key_codec, arm.value_codec):
             codec.check(shape.head_dim)
-        self.shape, self.arm = shape, arm
         self.backend = backend or get_backend()
         self.threads = thread_count(threads, self.backend)
         everything = (
             reserve_tokens if arm.window is None else min(reserve_tokens, arm.window + 2 * arm.flush_tokens)
         )
-        half = (HalfKeys(), HalfValues(), self.backend, arm.digest)
-        self._recent = PageStore(shape, *half, everything)
-        self._sinks = PageStore(shape, *half, min(arm.sinks, reserve_tokens))
         packed = 0 if arm.window is None else reserve_tokens
-        self._packed = PageStore(shape, arm.key_codec, arm.value_codec, self.backend, arm.digest, packed)
+        half, coded = (HalfKeys(), HalfValues()), (arm.key_codec, arm.value_codec)
+        common = self.backend, arm.digest
+        stores = (
+            PageStore(shape, *half, *common, min(arm.sinks, reserve_tokens)),
+            PageStore(shape, *coded, *common, packed, arm.sinks),
+            PageStore(shape, *half, *common, everything, arm.sinks),
+        )
+        super().__init__(shape, arm, stores, identity)
         self._scale = float(np.float32(1.0 / np.sqrt(shape.head_dim)))
         self._scratch_bytes = 0
 
-    @property
-    def length(self) -> int:
-        """Tokens that every layer holds (layers differ only while a forward pass runs)."""
-        return min(self._length(layer) for layer in range(self.shape.n_layers))
-
-    def _length(self, layer: int) -> int:
-        return sum(store.count(layer) for store in (self._sinks, self._packed, self._recent))
-
-    @property
-    def stores(self) -> dict[str, PageStore]:
-        """The page stores by name, in token order: sinks, packed, recent. To look at, not to change."""
-        return {"sinks": self._sinks, "packed": self._packed, "recent": self._recent}
-
-    def reset(self) -> None:
-        """Forget all tokens; the pools keep their memory."""
-        for store in self.stores.values():
-            store.clear()
-
     def append(self, layer: int, keys: F32, values: F32) -> None:
-        """Append tokens (n_tokens, n_kv_heads, head_dim) to one layer, one at a time, window first."""
+        """Append tokens (n_tokens, n_kv_heads, head_dim) to one layer, one at a time, window first; all or none."""
         self._check_layer(layer)
         heads, d = self.shape.n_kv_heads, self.shape.head_dim
         check_tokens("keys", keys, None, heads, d)
         check_tokens("values", values, len(keys), heads, d)
-        for i in range(len(keys)):
-            self._append_one(layer, keys[i : i + 1], values[i : i + 1])
+        self._append_all(layer, keys, values)
 
     def attend(self, layer: int, queries: F32, keys: F32, values: F32) -> F32:
-        """Append each new token, then let its query attend to everything up to and including it.
+        """Append each new token, then let its query attend to everything up to and including it; all or none.
 
         queries (n_tokens, n_query_heads, head_dim), keys and values (n_tokens, n_kv_heads, head_dim), float32, after
         RoPE. Returns (n_tokens, n_query_heads, head_dim). Softmax scale 1/sqrt(head_dim). Raises ShapeError,
-        DTypeError or ValueRangeError before anything changes.
+        DTypeError or ValueRangeError before anything changes; another error or an interrupt undoes the call.
         """
         self._check_layer(layer)
         d = self.shape.head_dim
@@ -139,11 +127,24 @@ class PagedCache:
         check_tokens("keys", keys, n, self.shape.n_kv_heads, d)
         check_tokens("values", values, n, self.shape.n_kv_heads, d)
         out = np.empty((n, self.shape.n_query_heads, d), np.float32)
-        queries = np.ascontiguousarray(queries)
-        for i in range(n):
-            self._append_one(layer, keys[i : i + 1], values[i : i + 1])
-            out[i] = self._attend_one(layer, queries[i])
+        self._append_all(layer, keys, values, np.ascontiguousarray(queries), out)
         return out
+
+    def _append_all(
+        self, layer: int, keys: F32, values: F32, queries: F32 | None = None, out: F32 | None = None
+    ) -> None:
+        stores, step = self.store_list, Step()
+        try:
+            for around in (*self.steps, step):
+                touch(stores, around, layer)
+            for i in range(len(keys)):
+                self._append_one(layer, keys[i : i + 1], values[i : i + 1])
+                if queries is not None and out is not None:
+                    out[i] = self._attend_one(layer, queries[i])
+            commit(stores, step)
+        except BaseException:
+            undo(stores, step)
+            raise
 
     def scores(self, layer: int, queries: F32) -> F32:
         """Logits (n_query_heads, n_tokens), softmax scale included, of one token's queries (n_query_heads, head_dim)."""
@@ -158,6 +159,7 @@ class PagedCache:
         return np.concatenate([k for k, _ in parts]), np.concatenate([v for _, v in parts])
 
     def _check_layer(self, layer: int) -> None:
+        self._check_open()
         whole = isinstance(layer, (int, np.integer)) and not isinstance(layer, bool)
         ok = whole and 0 <= layer < self.shape.n_layers
         check(ok, "layer", f"0..{self.shape.n_layers - 1}", repr(layer), ValueRangeError)
@@ -173,7 +175,8 @@ class PagedCache:
         flush = arm.flush_tokens
         while self._recent.count(layer) >= arm.window + flush:
             keys, values = (np.ascontiguousarray(x) for x in self._recent.oldest(layer, flush))
-            self._packed.append(layer, keys, values, arm.sinks + self._packed.count(layer))
+            window = self._recent.layers[layer]
+            self._packed.append(layer, keys, values, window.position + window.first)
             self._recent.drop_oldest(layer, flush)
 
     def _scores(self, layer: int, query: F32) -> F32:
@@ -183,7 +186,7 @@ class PagedCache:
         half.scores(self.backend, query, self._scale, self._sinks.pages(layer), sinks, out, 0)
         codec = self.arm.key_codec
         codec.scores(self.backend, query, self._scale, self._packed.pages(layer), packed, out, sinks)
-        first = self._recent.first[layer]
+        first = self._recent.layers[layer].first
         half.scores(
             self.backend, query, self._scale, self._recent.pages(layer), recent, out, sinks + packed, first
         )
@@ -194,7 +197,7 @@ class PagedCache:
         states.add_half([(self._sinks.pages(layer), self._sinks.count(layer), 0)])
         packed = [(self._packed.pages(layer), self._packed.count(layer))]
         states.add_packed(self.arm.key_codec, self.arm.value_codec, packed)
-        recent = (self._recent.pages(layer), self._recent.count(layer), self._recent.first[layer])
+        recent = (self._recent.pages(layer), self._recent.count(layer), self._recent.layers[layer].first)
         states.add_half([recent])
         self._scratch_bytes = max(self._scratch_bytes, states.nbytes)
         return states.merged()[0]
@@ -202,9 +205,7 @@ class PagedCache:
     def buffers(self) -> dict[str, int]:
         """Bytes of every buffer that the cache holds, asked of the arrays themselves."""
         sizes = {f"{name}_pool": store.pool.buffer.nbytes for name, store in self.stores.items()}
-        tables = {
-            f"{name}_tables": sum(t.nbytes for t in store.tables) for name, store in self.stores.items()
-        }
+        tables = {f"{name}_tables": store.table_bytes for name, store in self.stores.items()}
         return {**sizes, **tables, "scratch": self._scratch_bytes, "fixed_tables": self._fixed_bytes()}
 
     def _fixed_bytes(self) -> int:
@@ -222,13 +223,13 @@ class PagedCache:
             (s.pool.capacity - s.pool.in_use) * s.layout.page_bytes
             for s in (self._sinks, packed, self._recent)
         )
-        tables = sum(t.nbytes for s in (self._sinks, packed, self._recent) for t in s.tables)
+        tables = sum(s.table_bytes for s in self.store_list)
         channels = 2 * shape.n_kv_heads * shape.head_dim
         compressed = self.arm.window is not None
         pages = layout if compressed else self._recent.layout
         nominal = [c.nominal_bits(shape.head_dim) for c in (self.arm.key_codec, self.arm.value_codec)]
         total = sum(self.buffers().values())
-        n_tokens = self.length
+        n_tokens = self.live_tokens
         return Ledger(
             payload={name: used * shape.n_kv_heads * nbytes for name, nbytes in layout.streams}
             if compressed

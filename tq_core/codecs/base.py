@@ -91,6 +91,9 @@ class Codec(Protocol):
     def append(self, backend: Backend, pages: Pages, first: int, x: F32) -> None:
         """Encode x (n_tokens, n_kv_heads, head_dim) into slots first, first + 1, ..."""
 
+    def erase(self, pages: Pages, page: int, first: int, head_dim: int) -> None:
+        """Zero the slots from ``first`` on, a multiple of flush_tokens, of one page of the pool."""
+
     def decode(self, pages: Pages, n_tokens: int, head_dim: int) -> F32:
         """(n_tokens, n_kv_heads, head_dim) reconstruction; for tests and notebooks, never for attention."""
 

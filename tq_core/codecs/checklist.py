@@ -89,6 +89,19 @@ def check_batch_append_equals_single_appends(bench: Bench) -> None:
     )
 
 
+def check_erase(bench: Bench) -> None:
+    """Taking tokens back leaves the bytes of a page that never held them, at every slot that can be the first to go."""
+    flush, per = int(bench.codec.flush_tokens), int(bench.codec.page_tokens)
+    x = bench.tokens(per)
+    for first in range(0, per + 1, flush * max(1, 7 // flush)):
+        shorter = bench.pages(per)
+        bench.codec.append(bench.backend, shorter, 0, x[:first])
+        longer = bench.store(x)
+        bench.codec.erase(longer, int(longer.table[0]), first, bench.head_dim)
+        different = int((longer.pool != shorter.pool).sum())
+        _expect(different == 0, bench, f"the bytes of {first} tokens", f"{different} different ones")
+
+
 def check_prefix(bench: Bench) -> None:
     """Later tokens do not change earlier ones, and a shorter decode is the start of a longer one."""
     n, flush = bench.some, int(bench.codec.flush_tokens)

@@ -17,6 +17,7 @@ from tq_core.codecs.checklist import (
     check_declared_bytes_are_the_real_ones,
     check_deterministic,
     check_distortion_falls_with_bits,
+    check_erase,
     check_identity_names_every_field,
     check_inputs_not_modified,
     check_page_round_trip,
@@ -36,7 +37,7 @@ Check = Callable[[Bench], None]
 
 ALWAYS: tuple[Check, ...] = (
     check_shapes_and_dtypes, check_deterministic, check_inputs_not_modified, check_batch_append_equals_single_appends,
-    check_prefix, check_read_equals_decode, check_touches_only_its_columns, check_scale_equivariance, check_zero_tokens,
+    check_erase, check_prefix, check_read_equals_decode, check_touches_only_its_columns, check_scale_equivariance, check_zero_tokens,
     check_constant_tokens, check_declared_bytes_are_the_real_ones, check_page_round_trip, check_identity_names_every_field,
     check_refuses_other_head_sizes,
 )  # fmt: skip

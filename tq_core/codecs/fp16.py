@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tq_core.codecs.base import F32, CodecTags, Pages, Streams
+from tq_core.codecs.erase import erase_rows
 from tq_core.kernels.backend import Backend
-from tq_core.kernels.layout import half_streams
+from tq_core.kernels.layout import HEADER_BYTES, half_streams
 from tq_core.shapes import check_head_dim
 
 RECENT_PAGE_TOKENS = 32
@@ -37,11 +38,20 @@ class _HalfRows:
         return 0
 
     def append(self, backend: Backend, pages: Pages, first: int, x: F32) -> None:
-        for i, row in enumerate(x.astype(np.float16)):
-            page, slot = divmod(first + i, self.page_tokens)
-            for head in range(len(row)):
-                view = pages.layout.view(pages.pool, int(pages.table[page]), head, f"{self._side}_codes")
-                view.view(np.float16)[slot * x.shape[-1] : (slot + 1) * x.shape[-1]] = row[head]
+        # The rows of a page's consecutive slots lie side by side, so each page takes one assignment.
+        layout, row_bytes, done = pages.layout, 2 * x.shape[-1], 0
+        halves = x.astype(np.float16)
+        while done < len(x):
+            page, slot = divmod(first + done, self.page_tokens)
+            run = np.ascontiguousarray(np.swapaxes(halves[done : done + self.page_tokens - slot], 0, 1))
+            start = int(pages.table[page]) * layout.page_bytes + HEADER_BYTES
+            heads = pages.pool[start : start + len(run) * layout.head_bytes].reshape(len(run), -1)
+            at = layout.offsets[f"{self._side}_codes"] + slot * row_bytes
+            heads[:, at : at + run.shape[1] * row_bytes] = run.view(np.uint8).reshape(len(run), -1)
+            done += run.shape[1]
+
+    def erase(self, pages: Pages, page: int, first: int, head_dim: int) -> None:
+        erase_rows(pages, page, f"{self._side}_codes", first)
 
     def decode(self, pages: Pages, n_tokens: int, head_dim: int) -> F32:
         rows = np.ascontiguousarray(pages.stack(f"{self._side}_codes", n_tokens)).view(np.float16)

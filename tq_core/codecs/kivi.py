@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tq_core.codecs.base import F32, CodecTags, Pages, Streams
+from tq_core.codecs.erase import erase_rows
 from tq_core.errors import CodecError, check
 from tq_core.kernels.backend import Backend
 from tq_core.kernels.layout import PAGE_TOKENS
@@ -93,6 +94,10 @@ class _Kivi:
             for head in range(x.shape[1]):
                 group = np.ascontiguousarray(x[start : start + GROUP_TOKENS, head])
                 self._write(pages, int(pages.table[page]), head, slot // GROUP_TOKENS, *self._quantize(group))
+
+    def erase(self, pages: Pages, page: int, first: int, head_dim: int) -> None:
+        for stream in ("steps", "minima", "codes"):
+            erase_rows(pages, page, f"{self._side}_{stream}", first)
 
     def _quantize(self, group: F32) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         raise NotImplementedError

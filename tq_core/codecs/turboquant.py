@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tq_core.codecs.base import F32, CodecTags, Pages, Streams
+from tq_core.codecs.erase import erase_rows, erase_tiles
 from tq_core.errors import CodecError, check
 from tq_core.kernels.backend import Backend
 from tq_core.kernels.layout import PAGE_TOKENS, code_streams
@@ -111,6 +112,11 @@ class _Turbo:
             **_book_arguments(self.bits, x.shape[-1]), boundaries=load_books().boundaries, pages=pages.table,
             layout=pages.layout.words, pool=pages.pool, norm_mode=int(NormMode[self.norm]), first=first,
         )  # fmt: skip
+
+    def erase(self, pages: Pages, page: int, first: int, head_dim: int) -> None:
+        erase_rows(pages, page, f"{self._side}_scales", first)
+        widths = widths_for(self.bits, head_dim)
+        erase_tiles(pages, page, f"{self._side}_codes", first, widths, self._side == "key")
 
     def decode(self, pages: Pages, n_tokens: int, head_dim: int) -> F32:
         widths, heads = widths_for(self.bits, head_dim), pages.layout.n_kv_heads

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
 from tq_core.model.exact_cache import ExactCache
-from tq_core.model.interface import CacheLike, LanguageModel, forward_chunks
+from tq_core.model.interface import CacheLike, LanguageModel, forward_chunks, step_of
 
 
 class RecordingCache:
@@ -24,6 +25,18 @@ class RecordingCache:
     def length(self) -> int:
         """Tokens in the cache behind this one."""
         return self.cache.length
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """A step of the cache behind this one; left by an exception, its calls are not recorded either."""
+        counts = [len(calls) for calls in self.calls]
+        try:
+            with step_of(self.cache):
+                yield
+        except BaseException:
+            for calls, count in zip(self.calls, counts):
+                del calls[count:]
+            raise
 
     def attend(self, layer: int, queries: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Attend through the cache behind this one; record the arguments once it has accepted them."""

@@ -6,6 +6,9 @@ It answers the same calls as a compressed cache, which makes it the oracle in te
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 
 from tq_core.errors import DTypeError, ValueRangeError, check
@@ -51,6 +54,16 @@ class ExactCache:
     def length(self) -> int:
         """Tokens that every layer holds; it grows when the last layer has been given its share."""
         return min(self._lengths)
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Left by an exception, nothing that was appended inside remains."""
+        lengths = list(self._lengths)
+        try:
+            yield
+        except BaseException:
+            self._lengths = lengths
+            raise
 
     def attend(self, layer: int, queries: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Append the tokens to ``layer``; each query attends to all tokens up to and including its own.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 import numpy as np
@@ -21,6 +22,12 @@ class CacheLike(Protocol):
     def length(self) -> int: ...
 
     def attend(self, layer: int, queries: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray: ...
+
+
+def step_of(cache: CacheLike) -> AbstractContextManager[None]:
+    """The cache's ``step()``: left by an exception, nothing that was appended inside remains. Caches may lack one."""
+    step = getattr(cache, "step", None)
+    return nullcontext() if step is None else step()
 
 
 class LanguageModel(Protocol):

@@ -25,7 +25,7 @@ from tq_core.errors import ModelFileError, check
 from tq_core.kernels.backend import Backend, get_backend
 from tq_core.math.lanes import exp_f32, lane_sum
 from tq_core.model import tiny_task
-from tq_core.model.interface import CacheLike, check_tokens
+from tq_core.model.interface import CacheLike, check_tokens, step_of
 from tq_core.model.rope import RopeTable
 from tq_core.shapes import ModelShape
 
@@ -166,10 +166,15 @@ class TinyModel:
         """Append `tokens`, integers (n_tokens,), to the cache; return logits float32 (n_tokens, vocab_size).
 
         Positions continue from `cache.length`. Raises ShapeError, DTypeError or ValueRangeError before the
-        cache changes when tokens are not one row of known ids or do not fit into `context_length`.
+        cache changes when tokens are not one row of known ids or do not fit into `context_length`. Interrupted,
+        it leaves the cache as it was.
         """
         first = cache.length  # attend() appends, so it moves while the layers run
         tokens = check_tokens(tokens, self.vocab_size, first, self.context_length)
+        with step_of(cache):
+            return self._forward(tokens, cache, first)
+
+    def _forward(self, tokens: np.ndarray, cache: CacheLike, first: int) -> np.ndarray:
         w, shape, n_tokens = self.weights, self.shape, len(tokens)
         heads = [shape.n_query_heads, shape.n_query_heads + shape.n_kv_heads]
         hidden = w["embedding"][tokens]

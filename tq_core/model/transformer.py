@@ -14,7 +14,7 @@ import numpy as np
 
 from tq_core.model.config import LlamaConfig
 from tq_core.model.gguf_file import GgufFile
-from tq_core.model.interface import CHUNK_TOKENS, CacheLike, check_tokens
+from tq_core.model.interface import CHUNK_TOKENS, CacheLike, check_tokens, step_of
 from tq_core.model.layers import linear, rms_norm, swiglu
 from tq_core.model.rope import RopeTable
 from tq_core.model.tokenizer import GgufTokenizer
@@ -116,16 +116,17 @@ class LlamaModel:
         Positions continue from ``cache.length``. Logits are float32 (n_tokens, vocab_size), or
         (1, vocab_size) of the last token with ``last_only``. Long inputs run in pieces, so only the
         logits grow with n_tokens (forward_chunks bounds these too). Raises ShapeError, DTypeError or
-        ValueRangeError before the cache changes.
+        ValueRangeError before the cache changes. Interrupted, it leaves the cache as it was.
         """
         tokens = check_tokens(tokens, self.vocab_size, cache.length, self.context_length)
         logits = np.empty((1 if last_only else tokens.size, self.vocab_size), np.float32)
-        for start in range(0, tokens.size, CHUNK_TOKENS):
-            hidden = self._blocks(tokens[start : start + CHUNK_TOKENS], cache)
-            if not last_only:
-                self._logits(hidden, logits[start : start + len(hidden)])
-        if last_only:
-            self._logits(hidden[-1:], logits)
+        with step_of(cache):
+            for start in range(0, tokens.size, CHUNK_TOKENS):
+                hidden = self._blocks(tokens[start : start + CHUNK_TOKENS], cache)
+                if not last_only:
+                    self._logits(hidden, logits[start : start + len(hidden)])
+            if last_only:
+                self._logits(hidden[-1:], logits)
         return logits
 
     def _blocks(self, tokens: np.ndarray, cache: CacheLike) -> np.ndarray:

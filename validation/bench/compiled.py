@@ -48,9 +48,11 @@ def step_call(
     sizes ends with the pool's bytes, the only 64-bit number. The function holds on to the arrays.
     """
     decode = library()[0].tq_decode
-    fixed = [ctypes.c_void_p(a.ctypes.data) for a in arrays]
-    fixed += [ctypes.c_uint32(n) for n in sizes[:-1]] + [ctypes.c_uint64(sizes[-1])]
-    fixed += [ctypes.c_uint32(n) for n in numbers] + [ctypes.c_float(x) for x in floats]
+    fixed: list[Any] = [ctypes.c_void_p(a.ctypes.data) for a in arrays]
+    fixed += [ctypes.c_uint32(n) for n in sizes[:-1]]
+    fixed.append(ctypes.c_uint64(sizes[-1]))
+    fixed += [ctypes.c_uint32(n) for n in numbers]
+    fixed += [ctypes.c_float(x) for x in floats]
 
     def call(*words: int, _held: list[np.ndarray] = arrays) -> None:
         decode(*(ctypes.c_uint32(w) for w in words[:_N_WORDS]), *fixed)

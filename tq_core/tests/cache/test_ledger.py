@@ -125,8 +125,9 @@ def test_no_array_but_pools_and_tables(name: str) -> None:
     cache.append(0, k[:-3], v[:-3])
     cache.attend(0, q[-3:], k[-3:], v[-3:])
     found = arrays_of(cache)
-    declared = {id(s.pool.buffer) for s in cache.stores.values()} | {
-        id(t) for s in cache.stores.values() for t in s.tables
+    stores = cache.stores.values()
+    declared = {id(a) for s in stores for a in (s.pool.buffer, s.pool.references)} | {
+        id(state.table.held[0]) for s in stores for state in s.layers
     }
     assert declared <= found.keys()  # the walk reaches what it should reach
     assert {a.dtype for a in found.values()} <= {np.dtype(np.uint8), np.dtype(np.uint32)}

@@ -20,7 +20,7 @@ def pools_are_consistent(cache: Any) -> bool:
     for store in cache.stores.values():
         pool = store.pool
         held = [int(page) for table in store.tables for page in table]
-        free = list(pool._free)
+        free = list(pool.free)
         if sorted(held + free) != list(range(pool.capacity)) or pool.in_use != len(held):
             return False
     return True

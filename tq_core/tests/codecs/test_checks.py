@@ -95,6 +95,11 @@ class DriftsWithTime(HalfKeys):
         super().append(backend, pages, first, x * np.float32(2 ** (type(self).calls % 2)))
 
 
+class ErasesWholeTiles(TurboKeys):
+    def erase(self, pages: Pages, page: int, first: int, head_dim: int) -> None:
+        super().erase(pages, page, -(-first // 32) * 32, head_dim)
+
+
 class AbsoluteEpsilon(HalfKeys):
     def append(self, backend: Any, pages: Any, first: int, x: Any) -> None:
         super().append(backend, pages, first, x + np.float32(1e-2))
@@ -130,6 +135,7 @@ FAULTS: list[tuple[Any, checks.Check]] = [
     (IgnoresTheTable(), checklist.check_page_round_trip),
     (OverwritesTheSum(), checklist.check_touches_only_its_columns),
     (ReadsTheFirstColumns(), checklist.check_touches_only_its_columns),
+    (ErasesWholeTiles(3.0, 1, "matched"), checklist.check_erase),
     (CountsTooFewBits(), checklist.check_declared_bytes_are_the_real_ones),
     (DeclaresTooMuch(), checklist.check_declared_bytes_are_the_real_ones),
     (WritesElsewhere(), checklist.check_declared_bytes_are_the_real_ones),

@@ -79,7 +79,7 @@ def planned(shape: ModelShape, arm: Arm, n_tokens: int, reserve: bool = True) ->
     """Bytes by line of a cache that holds ``n_tokens`` in every layer and has made decode steps.
 
     With ``reserve`` the pools are those of a cache made with ``reserve_tokens=n_tokens`` and filled layer after
-    layer; without, no page is idle. Raises CodecError or ShapeError for an arm that cannot store the shape,
+    layer, by one append and then decode steps of one token; without, no page is idle. Raises CodecError or ShapeError for an arm that cannot store the shape,
     ValueRangeError for a negative number of tokens.
     """
     check(n_tokens >= 0, "n_tokens", "a count of tokens, 0 or more", n_tokens, ValueRangeError)

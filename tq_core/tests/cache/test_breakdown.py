@@ -25,7 +25,7 @@ LENGTHS = (0, 1, 3, 4, 31, 32, 33, 63, 64, 65, 127, 128, 129, 160, 161, 255, 257
 
 
 def filled(shape: ModelShape, arm: Arm, n: int, reserve: bool = True) -> PagedCache:
-    """A cache with n tokens in every layer, layer after layer; the last 40 by decode steps."""
+    """A cache with n tokens in every layer, layer after layer; the last 40 by decode steps of one token."""
     cache = PagedCache(shape, arm, get_backend(), n if reserve else 0)
     rng = np.random.default_rng(n)
     for layer in range(shape.n_layers):
@@ -33,7 +33,8 @@ def filled(shape: ModelShape, arm: Arm, n: int, reserve: bool = True) -> PagedCa
         q = rng.standard_normal((n, shape.n_query_heads, shape.head_dim)).astype(np.float32)
         first = max(n - 40, 0)
         cache.append(layer, k[:first], v[:first])
-        cache.attend(layer, q[first:], k[first:], v[first:])
+        for i in range(first, n):
+            cache.attend(layer, q[i : i + 1], k[i : i + 1], v[i : i + 1])
     return cache
 
 
@@ -62,7 +63,9 @@ def test_lines_sum_to_the_buffers_and_the_plan_equals_the_cache(name: str, n: in
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("policy", [(0, 0), (9, 3), (128, 33)], ids=str)
 def test_every_arm_and_shape_around_every_edge(name: str, shape: ModelShape, policy: tuple[int, int]) -> None:
-    for n in LENGTHS:
+    for n in LENGTHS[
+        SHAPES.index(shape) % 2 :: 2
+    ]:  # every length with every arm and policy, on half of the shapes
         check_zero_difference(shape, make_arm(name, window=policy[0], sinks=policy[1]), n)
 
 

@@ -1,4 +1,4 @@
-"""The `tq` command: doctor, parity, validate. JSON goes to standard output alone, progress to standard error.
+"""The `tq` command: plan, doctor, parity, validate, bench. JSON goes to standard output alone, progress to standard error.
 
 Exit codes: 0 pass, 1 a check failed, 2 bad input, 3 incomplete (something was not exercised), 130 interrupted.
 """
@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from tq_core.errors import ModelUnavailable, TqError, ValueRangeError, check
 from validation.bench import command as bench
+from validation.budget import command as budget
 
 PASS, FAILED, BAD_INPUT, INCOMPLETE, INTERRUPTED = 0, 1, 2, 3, 130
 CODES = {"pass": PASS, "fail": FAILED, "incomplete": INCOMPLETE}
@@ -58,6 +59,7 @@ def _parser() -> _Parser:
     commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser)
 
     bench.add_parser(commands)
+    budget.add_parser(commands)
     doctor = commands.add_parser("doctor", help="what runs on this machine, and what is missing")
     parity = commands.add_parser("parity", help="every kernel on every backend: the same bits")
     parity.add_argument(
@@ -227,6 +229,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.command == "bench":
             return bench.run(options)
+        if options.command == "plan":
+            return budget.run(options)
         if options.command == "doctor":
             return _doctor(options)
         return _parity(options, given) if options.command == "parity" else _validate(options, given)

@@ -127,7 +127,7 @@ def kl_documents(record: dict[str, Any]) -> Figure:
 
 
 def memory(record: dict[str, Any]) -> Figure:
-    """Stacked bars: where each arm's bytes are, beside plain fp32, fp16 and q8_0."""
+    """Stacked bars: where each arm's bytes are, beside plain fp32, fp16, fp8 and q8_0."""
     data = record["memory"]
     groups = ("codes and scales", "recent", "sinks", "headers and padding", "idle", "tables and scratch")
 

@@ -26,7 +26,7 @@ class Record:
     engines: list[dict[str, Any]]  # every known backend: run or not run, and why
     gates: list[dict[str, Any]]  # verdicts with claim, value, limit, reason, evidence
     effect: list[dict[str, Any]]  # proof of effect, one row per arm
-    memory: dict[str, Any]  # ledger per arm and the same tokens as fp32, fp16, q8_0
+    memory: dict[str, Any]  # ledger per arm and the same tokens as fp32, fp16, fp8, q8_0
     quality: dict[str, Any]  # metric definitions, values per arm with intervals, per document, contrasts
     attention: dict[str, Any]  # agreement with exact attention per arm and layer
     controls: list[dict[str, Any]]  # planted bad arm, no-op arm, fp16 against float32

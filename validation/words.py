@@ -52,7 +52,7 @@ def claims(f: Findings, summary: dict[str, Any]) -> list[dict[str, Any]]:
     out = [
         ("measured-here", f"Mean KL of {f.plan.arm} against fp16 is {summary['kl_mean']:.4g} nats on these texts.", ["quality"]),
         ("measured-here", "Bytes are counted from the buffers that the cache holds.", ["memory", "effect"]),
-        ("calculated", "fp32, fp16 and q8_0 figures are what the same tokens would take; those caches were not built, but for fp16.", ["memory"]),
+        ("calculated", "fp32, fp16, fp8 and q8_0 figures are what the same tokens would take; those caches were not built, but for fp16.", ["memory"]),
         ("paper-claim", "That a random rotation makes coordinates near-Gaussian, so that one codebook serves all, is TurboQuant's (arXiv 2504.19874); rotation with a scalar codebook is older (DRIVE, EDEN, HIGGS).", []),
     ]  # fmt: skip
     if f.certificate is not None:

@@ -14,9 +14,12 @@ Q8_0_BYTES_PER_32 = 34  # ggml's q8_0: 32 int8 and a float16 scale
 
 
 def baseline_bytes(shape: ModelShape, n_tokens: int) -> dict[str, int]:
-    """Bytes of keys and values of ``n_tokens`` tokens as plain fp32, fp16 and ggml's q8_0 (32 values, 34 bytes)."""
+    """Bytes of keys and values of ``n_tokens`` tokens as plain fp32, fp16, fp8 and ggml's q8_0 (32 values, 34 bytes).
+
+    fp8 is a byte a value with one scale per tensor, as serving engines store it; that scale is not counted.
+    """
     values = 2 * shape.n_layers * shape.n_kv_heads * shape.head_dim * n_tokens
-    return {"fp32": 4 * values, "fp16": 2 * values, "q8_0": values * Q8_0_BYTES_PER_32 // 32}
+    return {"fp32": 4 * values, "fp16": 2 * values, "fp8": values, "q8_0": values * Q8_0_BYTES_PER_32 // 32}
 
 
 def held_arrays(thing: Any) -> list[npt.NDArray[Any]]:
@@ -75,7 +78,7 @@ class Ledger:
         return self.bits_per_channel_stored
 
     def against(self) -> dict[str, int]:
-        """Bytes that the same tokens take as fp32, fp16 and q8_0."""
+        """Bytes that the same tokens take as fp32, fp16, fp8 and q8_0."""
         return dict(self.baselines)
 
     def as_dict(self) -> dict[str, Any]:

@@ -192,13 +192,8 @@ def _place(infos: list[TensorInfo], cursor: _Cursor, metadata: dict[str, Value])
     return tensors
 
 
-def scan_header(data: bytes) -> GgufHeader:
-    """Scan the header of the GGUF file whose whole content is ``data``.
-
-    Raises ModelFileError, naming the field, when anything in it is not what the format allows or
-    does not fit into the file.
-    """
-    cursor = _Cursor(data)
+def _opening(cursor: _Cursor) -> tuple[int, int, dict[str, Value]]:
+    """(version, tensor count, metadata): everything before the tensors."""
     magic = cursor.unpack(_U32, "GGUF magic")
     require(magic == constants.GGUF_MAGIC, "GGUF magic", f"{constants.GGUF_MAGIC:#x}", f"{magic:#x}")
     version = cursor.unpack(_U32, "GGUF version")
@@ -212,5 +207,24 @@ def scan_header(data: bytes) -> GgufHeader:
         key, value = _key_value(cursor)
         require(key not in metadata, "metadata key", "each key once", key)
         metadata[key] = value
+    return version, n_tensors, metadata
+
+
+def scan_metadata(head: bytes) -> dict[str, Value]:
+    """Metadata of a GGUF file of any size, from its first bytes.
+
+    Raises ModelFileError, naming the field, when it is not what the format allows or does not end within ``head``.
+    """
+    return _opening(_Cursor(head))[2]
+
+
+def scan_header(data: bytes) -> GgufHeader:
+    """Scan the header of the GGUF file whose whole content is ``data``.
+
+    Raises ModelFileError, naming the field, when anything in it is not what the format allows or
+    does not fit into the file.
+    """
+    cursor = _Cursor(data)
+    version, n_tensors, metadata = _opening(cursor)
     infos = [_tensor_info(cursor) for _ in range(n_tensors)]
     return GgufHeader(version, metadata, _place(infos, cursor, metadata))

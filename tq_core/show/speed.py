@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tq_core.cache.paged_cache import PagedCache
-from tq_core.codecs.arms import get_arm
+from tq_core.codecs.arms import Arm, get_arm
 from tq_core.kernels.backend import Backend, get_backend
 from tq_core.shapes import ModelShape
 
@@ -34,14 +34,16 @@ class _Recorder:
         self._backend.call(kernel, **arguments)
 
 
-def decode_step(n_tokens: int, shape: ModelShape = SHAPE) -> Calls:
-    """Arguments of every kernel in one decode step of structured-turbo after ``n_tokens`` tokens.
+def decode_step(n_tokens: int, shape: ModelShape = SHAPE, arm: Arm | None = None) -> Calls:
+    """Arguments of every kernel in one decode step after ``n_tokens`` tokens; the arm is structured-turbo unless given.
 
-    ``attend_packed`` is the step itself; ``score_keys`` is its first half alone, for notebooks.
+    ``attend_packed`` is the step itself (``attend_half`` for the fp16 arm); ``score_keys`` is its first half alone,
+    for notebooks.
     """
+    arm = arm or get_arm("structured-turbo", window=16)
     rng = np.random.default_rng(1)
     recorder = _Recorder(get_backend())
-    cache = PagedCache(shape, get_arm("structured-turbo", window=16), recorder, reserve_tokens=n_tokens + 1)
+    cache = PagedCache(shape, arm, recorder, reserve_tokens=n_tokens + 1)
 
     def draw(n: int, heads: int) -> np.ndarray:
         return rng.standard_normal((n, heads, shape.head_dim)).astype(np.float32)
@@ -74,6 +76,22 @@ def time_calls(
                 samples[backend.name].append(time.perf_counter() - begun)
         seconds[kernel] = {name: statistics.median(taken[1:]) for name, taken in samples.items()}
     return seconds
+
+
+def token_costs(n_tokens: int, shape: ModelShape = SHAPE, rounds: int = 9) -> dict[str, float]:
+    """Nanoseconds per token and KV head on the default backend: append, scan of codes, scan of float16 rows.
+
+    "append" encodes one token's key and value, with Python's argument checks, some ten microseconds a call.
+    """
+    name = get_backend().name
+    coded = time_calls(
+        decode_step(n_tokens, shape), ("append_keys", "append_values", "attend_packed"), [name], rounds
+    )
+    plain = time_calls(decode_step(n_tokens, shape, get_arm("fp16")), ("attend_half",), [name], rounds)
+    append = coded["append_keys"][name] + coded["append_values"][name]
+    scans = {"scan": coded["attend_packed"][name], "fp16 scan": plain["attend_half"][name]}
+    per = 1e9 / shape.n_kv_heads
+    return {"append": per * append, **{what: per * t / n_tokens for what, t in scans.items()}}
 
 
 def speedups(seconds: Mapping[str, Mapping[str, float]], base: str) -> list[list[object]]:

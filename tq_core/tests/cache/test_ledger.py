@@ -97,7 +97,7 @@ def test_bits_all_in_count_scales_headers_and_padding() -> None:
 
 def test_baselines() -> None:
     shape = ModelShape(3, 8, 4, 64)
-    assert baseline_bytes(shape, 10) == {"fp32": 61440, "fp16": 30720, "q8_0": 16320}
+    assert baseline_bytes(shape, 10) == {"fp32": 61440, "fp16": 30720, "fp8": 15360, "q8_0": 16320}
     cache = make("fp16", shape)
     for layer in range(3):
         cache.append(layer, *tokens(10, shape)[1:])

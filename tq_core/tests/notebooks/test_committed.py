@@ -17,6 +17,7 @@ FILES = notebook_files([FOLDER])
 # The notebooks that every version has; more may be between them.
 WANTED = (
     "00_start_here",
+    "01_cache_budget",
     "02_math_prototype",
     "03_one_layer_fixture",
     "05_tiny_transformer",
@@ -25,7 +26,13 @@ WANTED = (
     "08_real_model",
     "12_validation_report",
 )
-INTERACTIVE = ("00_start_here", "02_math_prototype", "03_one_layer_fixture", "08_real_model")
+INTERACTIVE = (
+    "00_start_here",
+    "01_cache_budget",
+    "02_math_prototype",
+    "03_one_layer_fixture",
+    "08_real_model",
+)
 
 
 def read(path: Path) -> nbformat.NotebookNode:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tq_core.cache.paged_cache import PagedCache
+from tq_core.cache.planned import planned
 from tq_core.codecs.arms import get_arm
 from tq_core.kernels.backend import get_backend
 from tq_core.math.lloyd_max import lloyd_max
@@ -75,6 +76,15 @@ def test_memory_is_what_a_filled_cache_holds(name: str) -> None:
     assert (
         abs(cache.ledger().total - memory.cache_bytes(SHAPE, arm, n)) <= slack + 0.5 * cache.ledger().recent
     )
+
+
+@pytest.mark.parametrize("name", ["fp16", "structured-turbo", "kivi-control"])
+@pytest.mark.parametrize("n", [1, 40, 170])
+def test_a_filled_cache_is_full_and_as_planned(name: str, n: int) -> None:
+    arm = get_arm(name, **({} if name == "fp16" else {"window": 32}))
+    cache = memory.filled(SHAPE, arm, n)
+    assert cache.length == n
+    assert cache.ledger().total == planned(SHAPE, arm, n).total
 
 
 def test_longest_context_fits_and_one_page_more_does_not() -> None:

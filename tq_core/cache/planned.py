@@ -1,0 +1,161 @@
+"""The ledger of a cache that does not exist yet: every line from the shape, the arm and the number of tokens.
+
+These formulas follow the page layout and the cache's rules for window, flush and reserve. They are checked
+against the buffers of real caches to the byte; with them, a budget needs no memory to be worked out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import lcm
+
+from tq_core.cache.breakdown import LINES, Breakdown, channels_of, layouts, packed_lines
+from tq_core.cache.pool import PagePool
+from tq_core.codecs.arms import Arm
+from tq_core.codecs.turbo_step import CHUNK_PAGES, fusable
+from tq_core.errors import ValueRangeError, check
+from tq_core.shapes import ModelShape
+
+TABLE_ENTRY_BYTES = 4
+_F32_BYTES = 4
+
+
+def split_tokens(arm: Arm, n_tokens: int) -> tuple[int, int, int]:
+    """(sink, packed, recent) tokens of a layer that holds ``n_tokens``, as the cache divides them.
+
+    The oldest ``flush_tokens`` leave the window together, as soon as ``window`` others remain.
+    """
+    sinks = min(n_tokens, arm.sinks)
+    rest = n_tokens - sinks
+    if arm.window is None:
+        return sinks, 0, rest
+    packed = max(rest - arm.window, 0) // arm.flush_tokens * arm.flush_tokens
+    return sinks, packed, rest - packed
+
+
+def _span(first: int, end: int, per: int) -> int:
+    """Pages that hold slots first..end-1 when whole pages before ``first`` were given back."""
+    return -(-end // per) - first // per
+
+
+def _recent_most(arm: Arm, rest: int, per: int) -> int:
+    """Most pages of a layer's recent window while ``rest`` tokens arrive one by one."""
+    window, flush = arm.window, arm.flush_tokens
+    if window is None:
+        return _span(0, rest, per)
+    cycle = lcm(flush, per)  # once the window is full, page counts repeat with this period
+    last = min(rest, window + flush + 2 * cycle)
+    steps = range(max(1, last - 2 * cycle), last + 1)
+    gone = [max(step - 1 - window, 0) // flush * flush for step in steps]
+    return max((_span(first, step, per) for first, step in zip(gone, steps)), default=0)
+
+
+def _capacity(reserved: int, most: int) -> int:
+    """Pages of a pool that began with ``reserved`` and had to supply ``most``: asked of the pool, with pages of a byte."""
+    if most <= reserved:
+        return reserved
+    pool = PagePool(1, reserved)
+    while pool.in_use < most:
+        pool.allocate()
+    return pool.capacity
+
+
+def scratch_bytes(shape: ModelShape, arm: Arm, n_tokens: int) -> int:
+    """Largest workspace of a decode step while the history grew to ``n_tokens``: softmax states, logits, weights."""
+    page_tokens, heads = arm.key_codec.page_tokens, shape.n_query_heads
+    fused = fusable(arm.key_codec, arm.value_codec) is not None
+
+    def step(n: int) -> int:
+        sinks, packed, recent = split_tokens(arm, n)
+        chunks = -(-packed // (CHUNK_PAGES * page_tokens)) if fused else min(packed, 1)
+        states = chunks + min(sinks, 1) + min(recent, 1)
+        workspace = 0 if fused else 2 * packed  # logits and weights of the packed tokens
+        return _F32_BYTES * heads * (states * (2 + shape.head_dim) + workspace)
+
+    return max((step(n) for n in range(max(1, n_tokens - arm.flush_tokens), n_tokens + 1)), default=0)
+
+
+def planned(shape: ModelShape, arm: Arm, n_tokens: int, reserve: bool = True) -> Breakdown:
+    """Bytes by line of a cache that holds ``n_tokens`` in every layer and has made decode steps.
+
+    With ``reserve`` the pools are those of a cache made with ``reserve_tokens=n_tokens`` and filled layer after
+    layer, by one append and then decode steps of one token; without, no page is idle. Raises CodecError or ShapeError for an arm that cannot store the shape,
+    ValueRangeError for a negative number of tokens.
+    """
+    check(n_tokens >= 0, "n_tokens", "a count of tokens, 0 or more", n_tokens, ValueRangeError)
+    for codec in (arm.key_codec, arm.value_codec):
+        codec.check(shape.head_dim)
+    sinks, packed, recent = split_tokens(arm, n_tokens)
+    layout, half = layouts(shape, arm)
+    per, layers = half.page_tokens, shape.n_layers
+    pages = {
+        "packed": -(-packed // layout.page_tokens),
+        "sinks": -(-sinks // per),
+        "recent": _span(packed, packed + recent, per),
+    }
+    lines = packed_lines(layout, layers * pages["packed"], layers * packed)
+    lines["recent window"] = layers * pages["recent"] * half.page_bytes
+    lines["sink tokens"] = layers * pages["sinks"] * half.page_bytes
+    lines["block tables"] = TABLE_ENTRY_BYTES * layers * sum(pages.values())
+    lines["scratch"] = scratch_bytes(shape, arm, n_tokens)
+    lines["fixed tables"] = sum(c.fixed_bytes(shape.head_dim) for c in (arm.key_codec, arm.value_codec))
+    if reserve:
+        wanted = reserved_tokens(arm, n_tokens)
+        # Only the window gives pages back: while a layer fills, it may hold more than it ends with.
+        extra = max(_recent_most(arm, packed + recent, per) - pages["recent"], 0)
+        for name, store in (("packed", layout), ("sinks", half), ("recent", half)):
+            in_use = layers * pages[name]
+            set_aside = layers * -(-wanted[name] // store.page_tokens)
+            held = _capacity(set_aside, in_use + extra if name == "recent" else in_use)
+            lines["idle pages"] += (held - in_use) * store.page_bytes
+    return Breakdown(lines, n_tokens, channels_of(shape))
+
+
+def reserved_tokens(arm: Arm, n_tokens: int) -> dict[str, int]:
+    """Tokens per layer for which a cache with ``reserve_tokens=n_tokens`` sets pages aside, by store."""
+    window = n_tokens if arm.window is None else min(n_tokens, arm.window + 2 * arm.flush_tokens)
+    packed = 0 if arm.window is None else n_tokens
+    return {"sinks": min(arm.sinks, n_tokens), "packed": packed, "recent": window}
+
+
+def planned_local(
+    shape: ModelShape, arm: Arm, n_tokens: int, local_layers: int = 0, sliding_window: int = 0
+) -> Breakdown:
+    """As ``planned`` for a model in which ``local_layers`` layers attend to the newest ``sliding_window`` tokens only.
+
+    Such layers are counted with the most that they hold when whole pages are retired: the sliding window and one
+    token less than a page. The step's scratch and the fixed tables serve all layers and are counted once.
+    Raises ValueRangeError unless 0 <= local_layers <= n_layers.
+    """
+    layers = shape.n_layers
+    check(0 <= local_layers <= layers, "local_layers", f"0..{layers}", local_layers, ValueRangeError)
+    page = layouts(shape, arm)[1 if arm.window is None else 0].page_tokens
+    held = min(n_tokens, sliding_window + page - 1)
+    if local_layers == 0 or held == n_tokens:
+        return planned(shape, arm, n_tokens)
+    lines = dict.fromkeys(LINES, 0)
+    for count, tokens in ((layers - local_layers, n_tokens), (local_layers, held)):
+        if count:
+            part = planned(
+                ModelShape(count, shape.n_query_heads, shape.n_kv_heads, shape.head_dim), arm, tokens
+            )
+            for name, nbytes in part.nbytes.items():
+                once = name in ("scratch", "fixed tables")
+                lines[name] = max(lines[name], nbytes) if once else lines[name] + nbytes
+    return Breakdown(lines, n_tokens, channels_of(shape))
+
+
+def longest(total: Callable[[int], int], budget: int) -> int:
+    """A number of tokens whose ``total(tokens)`` bytes fit into ``budget`` while those of one token more do not.
+
+    0 when not even one token fits. ``total`` must grow without limit.
+    """
+    if total(1) > budget:
+        return 0
+    low, high = 1, 2
+    while total(high) <= budget:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if total(middle) <= budget else (low, middle)
+    return low

@@ -1,0 +1,1 @@
+"""Memory budgets: `tq plan`, measured costs, and published tables computed again."""

@@ -65,6 +65,29 @@ def _with(layout: np.ndarray, index: int, value: int) -> np.ndarray:
     return changed
 
 
+@pytest.mark.parametrize("name, index, value", [("widths", 0, 5), ("layout", 5, 2**31), ("layout", 0, 100)])
+def test_a_table_that_was_changed_in_place_is_checked_again(name: str, index: int, value: int) -> None:
+    """What tables decide is remembered by their contents, not by the arrays that held them."""
+    arguments = _build("score_keys")
+    changed = arguments[name] = arguments[name].copy()
+    bind("score_keys", arguments)
+    good, changed[index] = changed[index].copy(), value
+    for _ in range(2):
+        with pytest.raises(TqError, match="width|key_codes|page_tokens"):
+            bind("score_keys", arguments)
+    changed[index] = good
+    bind("score_keys", arguments)
+
+
+def test_outputs_may_not_overlap_each_other() -> None:
+    arguments = next(c for c in cases() if c.kernel == "attend_packed").build()
+    q = len(arguments["peak"])
+    memory = np.zeros(2 * q - 1, np.float32)
+    bind("attend_packed", arguments)
+    with pytest.raises(KernelError, match="peak: expected its own memory, got an overlap with total"):
+        bind("attend_packed", {**arguments, "peak": memory[:q], "total": memory[q - 1 :]})
+
+
 def test_outputs_may_not_overlap_inputs() -> None:
     memory = np.zeros(64 * 3, np.float32)
     x, y = memory[: 64 * 2].reshape(2, 64), memory[64:].reshape(2, 64)

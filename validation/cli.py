@@ -127,7 +127,7 @@ def _doctor(options: argparse.Namespace) -> int:
 
 def _parity(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     from validation.environment import command_line, git_state, machine, now
-    from validation.parity_report import certify
+    from validation.parity_report import NOT_ASKED, certify
     from validation.report import write_certificate
 
     _check_out(options.out)
@@ -138,11 +138,10 @@ def _parity(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     lines = [f"{made.cases} of {made.cases_known} cases on {', '.join(made.backends)}"]
     if options.out is not None:
         lines.append(f"certificate: {write_certificate(data, options.out)['html']}")
-    missing = {m["name"] for m in made.missing}
+    told = {m["name"] for m in made.missing}
     lines += [f"missing: {m['name']}: {m['reason']}" for m in made.missing]
-    lines += [
-        f"not exercised: {m['name']}: {m['reason']}" for m in made.not_exercised if m["name"] not in missing
-    ]
+    others = [m for m in made.not_exercised if m["name"] not in told and m["reason"] != NOT_ASKED]
+    lines += [f"not exercised: {m['name']}: {m['reason']}" for m in others]
     lines += [f"differs: {json.dumps(d)}" for d in made.differences]
     wrong = [e for e in made.engines if e["known_answers"]["status"] == "fail"]
     lines += [f"known answers: {e['known_answers']['note']}" for e in wrong]

@@ -61,9 +61,9 @@ TQ_INLINE void score_run(float* total, const uint8_t* rows, ptrdiff_t ahead, uin
   const UpTo<kHeads * kRegsInPass> all;
   alignas(kRowBytes) int32_t sums[kHeads * kTileTokens];
   for (uint32_t t = 0; t < live; t += kPass, ahead = 0) {
-    if (t < kLanes) {
+    if (kPass > kLanes || t < kLanes) {
       score_pass<kBits, 0, kHeads, kSmall>(sums + t, rows + 4 * t, ahead, run, table, query, all);
-    } else {
+    } else if constexpr (kPass <= kLanes) {  // a wider pass has both halves already
       score_pass<kBits, 1, kHeads, kSmall>(sums + t, rows + 4 * (t - kLanes), ahead, run, table, query, all);
     }
   }

@@ -5,22 +5,24 @@ namespace TQ_TARGET {
 
 using WeightWords = Multipliers<kMaxPageTokens / 4>;
 
+constexpr uint32_t kTogether = kRegsInPass * kRegLanes > kLanes ? 2 : 1;  // groups of 16 channels in a pass
+
 // Slice kSlice of a tile: four tokens of all channels. A register of 16 lanes is one group of 16 channels, and
-// a pass of two takes two neighbouring groups; narrower registers are columns of one group.
-template <int kBits, int kSlice, int kGroups, int kHeads, bool kSmall>
-TQ_INLINE void sum_slice(Acc* acc, const uint8_t* rows, Table table, const WeightWords& weights, uint32_t at) {
+// a pass of two takes two groups, `second` bytes apart; narrower registers are columns of one group.
+template <int kBits, int kSlice, int kHeads, bool kSmall>
+TQ_INLINE void sum_slice(Acc* acc, const uint8_t* rows, size_t second, Table table, const WeightWords& weights, uint32_t at) {
   Reg bytes[kRegsInPass];
   bytes[0] = lookup16(table, slice_codes<kBits, kSlice>(rows));
-  if constexpr (kGroups == 2) bytes[1] = lookup16(table, slice_codes<kBits, kSlice>(rows + kBits * kRowBytes));
-  if constexpr (kRegsInPass == 2 && kRegLanes < kLanes) bytes[1] = lookup16(table, slice_codes<kBits, kSlice>(rows + kRegBytes));
+  if constexpr (kRegsInPass == 2) bytes[1] = lookup16(table, slice_codes<kBits, kSlice>(rows + second));
   accumulate_all<kSmall>(acc, bytes, weights, at + kSlice, UpTo<kHeads * kRegsInPass>());
 }
+
 // The same slice of every tile.
-template <int kBits, int kSlice, int kGroups, int kHeads, bool kSmall>
-TQ_INLINE void sum_slices(Acc* acc, const uint8_t* rows, uint32_t n_tiles, size_t stride, Table table,
+template <int kBits, int kSlice, int kHeads, bool kSmall>
+TQ_INLINE void sum_slices(Acc* acc, const uint8_t* rows, size_t second, uint32_t n_tiles, size_t stride, Table table,
                           const WeightWords& weights) {
   for (uint32_t tile = 0; tile < n_tiles; ++tile, rows += stride)
-    sum_slice<kBits, kSlice, kGroups, kHeads, kSmall>(acc, rows, table, weights, 8 * tile);
+    sum_slice<kBits, kSlice, kHeads, kSmall>(acc, rows, second, table, weights, 8 * tile);
 }
 
 // The integer weights of up to four query heads over one page: words, totals and steps.
@@ -48,45 +50,46 @@ TQ_INLINE void add_sum(const int32_t* sums, int32_t total, float scale, float sh
   store(out, load(out) * splat(shrink) + signed_sum(sums, total) * splat(scale));
 }
 
-// kGroups 16-channel groups of the same width, neighbours, over the tiles of a page, added to out. `ahead` leads to the
-// same place of the page that is read next.
-template <int kBits, int kGroups, int kHeads, bool kSmall, int... kIndex>
-TQ_INLINE void sum_groups(const uint8_t* rows, ptrdiff_t ahead, uint32_t n_tiles, uint32_t stride, Table table,
+// kTogether neighbouring groups of the same width over the tiles of a page, added to out; of them `live` are asked for, and
+// one that is alone is taken twice. `ahead` leads to the same place of the page that is read next.
+template <int kBits, int kHeads, bool kSmall, int... kIndex>
+TQ_INLINE void sum_groups(const uint8_t* rows, ptrdiff_t ahead, uint32_t live, uint32_t n_tiles, uint32_t stride, Table table,
                           float book_scale, const PreparedWeights& w, const float* shrink, float* out, size_t d,
                           Indices<kIndex...>) {
   constexpr uint32_t kPass = kRegsInPass * kRegLanes < kLanes ? kRegsInPass * kRegLanes : kLanes;  // channels of a group
   constexpr uint32_t kWidth = kRegsInPass * kRegLanes > kLanes ? kRegsInPass * kRegLanes : kLanes;
+  const size_t second = kRegLanes < kLanes ? kRegBytes : (live - 1) * kBits * kRowBytes;
   alignas(kRowBytes) int32_t sums[kHeads * kWidth];
   for (uint32_t c = 0; c < kLanes; c += kPass) {
     Acc acc[kHeads * kRegsInPass] = {no_sum<kIndex>()...};
     if constexpr (kOneSliceLoops) {
       const uint8_t* at = rows + 4 * c;
-      sum_slices<kBits, 0, kGroups, kHeads, kSmall>(acc, at, n_tiles, stride, table, w.words);
-      sum_slices<kBits, 1, kGroups, kHeads, kSmall>(acc, at, n_tiles, stride, table, w.words);
-      sum_slices<kBits, 2, kGroups, kHeads, kSmall>(acc, at, n_tiles, stride, table, w.words);
-      sum_slices<kBits, 3, kGroups, kHeads, kSmall>(acc, at, n_tiles, stride, table, w.words);
-      sum_slices<kBits, 4, kGroups, kHeads, kSmall>(acc, at, n_tiles, stride, table, w.words);
-      sum_slices<kBits, 5, kGroups, kHeads, kSmall>(acc, at, n_tiles, stride, table, w.words);
-      sum_slices<kBits, 6, kGroups, kHeads, kSmall>(acc, at, n_tiles, stride, table, w.words);
-      sum_slices<kBits, 7, kGroups, kHeads, kSmall>(acc, at, n_tiles, stride, table, w.words);
+      sum_slices<kBits, 0, kHeads, kSmall>(acc, at, second, n_tiles, stride, table, w.words);
+      sum_slices<kBits, 1, kHeads, kSmall>(acc, at, second, n_tiles, stride, table, w.words);
+      sum_slices<kBits, 2, kHeads, kSmall>(acc, at, second, n_tiles, stride, table, w.words);
+      sum_slices<kBits, 3, kHeads, kSmall>(acc, at, second, n_tiles, stride, table, w.words);
+      sum_slices<kBits, 4, kHeads, kSmall>(acc, at, second, n_tiles, stride, table, w.words);
+      sum_slices<kBits, 5, kHeads, kSmall>(acc, at, second, n_tiles, stride, table, w.words);
+      sum_slices<kBits, 6, kHeads, kSmall>(acc, at, second, n_tiles, stride, table, w.words);
+      sum_slices<kBits, 7, kHeads, kSmall>(acc, at, second, n_tiles, stride, table, w.words);
     } else {
       for (uint32_t tile = 0; tile < n_tiles; ++tile) {
         const uint8_t* at = rows + size_t(tile) * stride + 4 * c;
-        if (c == 0) prefetch_rows(at + ahead, kGroups * kBits);
-        sum_slice<kBits, 0, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
-        sum_slice<kBits, 1, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
-        sum_slice<kBits, 2, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
-        sum_slice<kBits, 3, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
-        sum_slice<kBits, 4, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
-        sum_slice<kBits, 5, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
-        sum_slice<kBits, 6, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
-        sum_slice<kBits, 7, kGroups, kHeads, kSmall>(acc, at, table, w.words, 8 * tile);
+        if (c == 0) prefetch_rows(at + ahead, live * kBits);
+        sum_slice<kBits, 0, kHeads, kSmall>(acc, at, second, table, w.words, 8 * tile);
+        sum_slice<kBits, 1, kHeads, kSmall>(acc, at, second, table, w.words, 8 * tile);
+        sum_slice<kBits, 2, kHeads, kSmall>(acc, at, second, table, w.words, 8 * tile);
+        sum_slice<kBits, 3, kHeads, kSmall>(acc, at, second, table, w.words, 8 * tile);
+        sum_slice<kBits, 4, kHeads, kSmall>(acc, at, second, table, w.words, 8 * tile);
+        sum_slice<kBits, 5, kHeads, kSmall>(acc, at, second, table, w.words, 8 * tile);
+        sum_slice<kBits, 6, kHeads, kSmall>(acc, at, second, table, w.words, 8 * tile);
+        sum_slice<kBits, 7, kHeads, kSmall>(acc, at, second, table, w.words, 8 * tile);
       }
     }
     (store_reg(sums + kIndex / kRegsInPass * kWidth + kIndex % kRegsInPass * kRegLanes + c, finish(acc[kIndex])), ...);
   }
   for (int h = 0; h < kHeads; ++h)
-    for (int g = 0; g < kGroups; ++g)
+    for (uint32_t g = 0; g < live; ++g)
       add_sum(sums + h * kWidth + g * kLanes, w.totals[h], w.unit[h] * book_scale, shrink[h], out + h * d + g * kLanes);
 }
 
@@ -96,14 +99,9 @@ TQ_INLINE void sum_run(const uint8_t* rows, ptrdiff_t ahead, uint32_t n_tiles, u
                        const uint8_t* levels, float book_scale, const PreparedWeights& w, const float* shrink, float* out,
                        size_t d) {
   const Table table = load_table(levels);
-  constexpr int kTogether = kRegsInPass * kRegLanes > kLanes ? 2 : 1;
-  uint32_t g = 0;
-  for (; g + kTogether <= n_groups; g += kTogether, rows += kTogether * kBits * kRowBytes, out += kTogether * kLanes)
-    sum_groups<kBits, kTogether, kHeads, kSmall>(rows, ahead, n_tiles, stride, table, book_scale, w, shrink, out, d,
-                                                 UpTo<kHeads * kRegsInPass>());
-  if (g < n_groups)
-    sum_groups<kBits, 1, kHeads, kSmall>(rows, ahead, n_tiles, stride, table, book_scale, w, shrink, out, d,
-                                         UpTo<kHeads * kRegsInPass>());
+  for (uint32_t g = 0; g < n_groups; g += kTogether, rows += kTogether * kBits * kRowBytes, out += kTogether * kLanes)
+    sum_groups<kBits, kHeads, kSmall>(rows, ahead, smaller(kTogether, n_groups - g), n_tiles, stride, table, book_scale, w,
+                                      shrink, out, d, UpTo<kHeads * kRegsInPass>());
 }
 
 template <int kHeads, bool kSmall>

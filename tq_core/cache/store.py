@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from tq_core.cache.layer_pages import LayerPages, Mark, Step
-from tq_core.cache.page import PageHeader, write_used
+from tq_core.cache.page import header_of, write_used
 from tq_core.cache.pool import PagePool
 from tq_core.codecs.base import KeyCodec, Pages, ValueCodec
 from tq_core.errors import ValueRangeError, check
@@ -45,7 +46,7 @@ class PageStore:
         self.layout = PageLayout(shape.n_kv_heads, key_codec.page_tokens, streams)
         self.keys, self.values, self.base = key_codec, value_codec, base
         self._shape, self._backend = shape, backend
-        self._digest = bytes.fromhex(arm_digest)[:8]
+        self._header = header_of(shape, self.layout, key_codec, value_codec, arm_digest)
         pages = shape.n_layers * -(-reserve_tokens // self.layout.page_tokens)
         self.pool = PagePool(self.layout.page_bytes, pages)
         self.layers = self.empty_layers()
@@ -107,20 +108,14 @@ class PageStore:
             write_used(page, min(per, start + n - index * per))
 
     def _open_page(self, layer: int) -> None:
-        state, shape = self.layers[layer], self._shape
+        state = self.layers[layer]
         table = state.table
         table.make_room(min(table.head, self._oldest_retained(layer)))
-        header = PageHeader(
+        header = replace(
+            self._header,
             index=table.end,
             layer=layer,
-            used=0,
-            page_tokens=self.layout.page_tokens,
             first_position=state.position + len(table) * self.layout.page_tokens,
-            n_kv_heads=shape.n_kv_heads,
-            head_dim=shape.head_dim,
-            key_bits=self.keys.nominal_bits(shape.head_dim),
-            value_bits=self.values.nominal_bits(shape.head_dim),
-            arm_digest=self._digest,
         )
         page = self.pool.allocate()
         self.pool.page(page)[:HEADER_BYTES] = np.frombuffer(header.pack(), np.uint8)

@@ -130,22 +130,22 @@ def header_of(shape: ModelShape, layout: PageLayout, keys: Any, values: Any, arm
     if keys.name == values.name == "fp16":
         flags |= PageFlags.HALF_ROWS
     HEADER.check("layer", shape.n_layers - 1, PageError)
-    bits = [codec.nominal_bits(shape.head_dim) for codec in (keys, values)]
-    heads = (shape.n_query_heads, shape.n_kv_heads, shape.head_dim)
-    digest = bytes.fromhex(arm_digest)[:8]
     header = PageHeader(
-        0,
-        0,
-        0,
-        layout.page_tokens,
-        0,
-        *heads,
-        keys.name,
-        values.name,
-        *bits,
-        layout.head_bytes,
-        digest,
-        flags,
+        index=0,
+        layer=0,
+        used=0,
+        page_tokens=layout.page_tokens,
+        first_position=0,
+        n_query_heads=shape.n_query_heads,
+        n_kv_heads=shape.n_kv_heads,
+        head_dim=shape.head_dim,
+        key_codec=keys.name,
+        value_codec=values.name,
+        key_bits=keys.nominal_bits(shape.head_dim),
+        value_bits=values.nominal_bits(shape.head_dim),
+        head_bytes=layout.head_bytes,
+        arm_digest=bytes.fromhex(arm_digest)[:8],
+        flags=flags,
     )
     header.pack()
     return header
@@ -213,7 +213,7 @@ def verify_page(page: npt.NDArray[np.uint8]) -> PageHeader:
 
 def checksum(page: npt.NDArray[np.uint8]) -> int:
     """CRC-32 (zlib's) of a page's bytes, its checksum field left out."""
-    return zlib.crc32(page[_CHECKSUM + 4 :], zlib.crc32(page[:_CHECKSUM]))
+    return zlib.crc32(page[_CHECKSUM + 4 :].data, zlib.crc32(page[:_CHECKSUM].data))
 
 
 def seal(page: npt.NDArray[np.uint8]) -> None:

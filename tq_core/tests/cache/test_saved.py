@@ -36,7 +36,7 @@ def logical_pages(cache: PagedCache) -> list[bytes]:
     ]
 
 
-@pytest.mark.parametrize("n", [0, 1, 3, 12, 160, 175])
+@pytest.mark.parametrize("n", [0, 1, 12, 175])
 @pytest.mark.parametrize("name", ARMS)
 def test_continues_bit_for_bit(name: str, n: int, tmp_path: Path) -> None:
     cache, identity, ids = filled(name, n)
@@ -47,12 +47,16 @@ def test_continues_bit_for_bit(name: str, n: int, tmp_path: Path) -> None:
     assert logical_pages(loaded) == before == logical_pages(cache)
     assert loaded.length == n
     assert pools_are_consistent(loaded)
-    q, k, v = tokens(190, seed=9)
+    q, k, v = tokens(170, seed=9)
     if n:
         assert loaded.scores(1, q[0]).tobytes() == cache.scores(1, q[0]).tobytes()
-    for a, b in ((0, 2), (2, 40), (40, 190)):  # the window slides, pages fill, are given back and open
+    for a, b in ((0, 2), (2, 40), (40, 170)):  # the window slides, pages fill, are given back and open
         for layer in range(SHAPE.n_layers):
-            ours, theirs = (c.attend(layer, q[a:b], k[a:b], v[a:b]) for c in (loaded, cache))
+            for c in (loaded, cache):
+                c.append(layer, k[a : b - 1], v[a : b - 1])
+            ours, theirs = (
+                c.attend(layer, q[b - 1 : b], k[b - 1 : b], v[b - 1 : b]) for c in (loaded, cache)
+            )
             assert ours.tobytes() == theirs.tobytes()
     assert logical_pages(loaded) == logical_pages(cache)
     for layer in range(SHAPE.n_layers):

@@ -54,8 +54,10 @@ def _check(value: Any) -> None:
         for item in value:
             _check(item)
     elif isinstance(value, str):
-        paired = not any(0xD800 <= ord(c) <= 0xDFFF for c in value)
-        check(paired, "text", "no lone surrogates", repr(value), ValueRangeError)
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise ValueRangeError(f"text: expected no lone surrogates, got {value!r}") from error
     else:
         whole = isinstance(value, int) and abs(value) <= _SAFE_INTEGER
         check(whole or value is None, "value", "text or an integer below 2^53", repr(value), ValueRangeError)

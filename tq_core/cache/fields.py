@@ -9,6 +9,7 @@ import numbers
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from tq_core.errors import TqError, ValueRangeError, check
@@ -25,17 +26,17 @@ class Field:
     name: str
     meaning: str
 
-    @property
+    @cached_property
     def code(self) -> str:
         """The field in struct's notation."""
         return _CODES.get(self.type) or f"{int(self.type.removeprefix('bytes'))}s"
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Bytes of the field."""
         return struct.calcsize("<" + self.code)
 
-    @property
+    @cached_property
     def limit(self) -> int:
         """Largest integer that the field holds; 0 for bytes."""
         return 2 ** (8 * self.nbytes) - 1 if self.type in _CODES else 0

@@ -7,7 +7,7 @@ book. So reuse asks for equality of every field, and a refusal names the ones th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import Field, asdict, dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -82,16 +82,16 @@ class CacheIdentity:
             else:
                 check(isinstance(value, str), f.name, "text", repr(value), DTypeError)
                 check(value != "", f.name, "text, not empty", repr(value), ValueRangeError)
-        canonical_json(asdict(self))  # refuses text that has no UTF-8 form
+        canonical_json(dict(vars(self)))  # refuses text that has no UTF-8 form
 
     def to_json(self) -> bytes:
         """Canonical JSON of all fields."""
-        return canonical_json(asdict(self))
+        return canonical_json(dict(vars(self)))
 
     @property
     def digest(self) -> str:
         """SHA-256 of the canonical JSON, in hex."""
-        return digest(asdict(self))
+        return digest(dict(vars(self)))
 
     @classmethod
     def from_json(cls, raw: bytes, error: type[TqError]) -> CacheIdentity:

@@ -28,16 +28,24 @@ _NAMES = {number: name for name, number in CODEC_IDS.items()}
 class PageFlags(IntFlag):
     """Bits of the header's ``flags``."""
 
-    HALF_ROWS = 1  # keys and values are float16 rows: recent window, sink tokens, uncompressed arm
-    SEALED = 2  # the checksum is valid
-    KEY_SIDECAR = 4  # an outlier stream lies beside the key codes
+    HALF_ROWS = 1
+    SEALED = 2
+    KEY_SIDECAR = 4
     VALUE_SIDECAR = 8
-    KEY_RESIDUAL = 16  # a residual or sketch stream lies beside the key codes
+    KEY_RESIDUAL = 16
     VALUE_RESIDUAL = 32
 
 
+FLAG_MEANINGS = {
+    PageFlags.HALF_ROWS: "keys and values are float16 rows: recent window, sink tokens, uncompressed arm",
+    PageFlags.SEALED: "the checksum is valid",
+    PageFlags.KEY_SIDECAR: "an outlier stream lies beside the key codes",
+    PageFlags.VALUE_SIDECAR: "an outlier stream lies beside the value codes",
+    PageFlags.KEY_RESIDUAL: "a residual or sketch stream lies beside the key codes",
+    PageFlags.VALUE_RESIDUAL: "a residual or sketch stream lies beside the value codes",
+}
 _NO_FLAGS = PageFlags(0)
-_KNOWN_FLAGS = sum(PageFlags.__members__.values())
+_KNOWN_FLAGS = int(sum(FLAG_MEANINGS))
 
 HEADER = Record(
     "page",

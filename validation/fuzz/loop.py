@@ -102,9 +102,9 @@ def run(inputs: int, seed: int, progress: Callable[[Report], None] | None = None
     pages = [s.raw[place.at :][:4096] for s in seeds for place in places(s.raw) if place.record is HEADER]
     lines = Lines()
     with watched():
-        for raw, arm in files:
+        for raw, reader in files:
             with lines:
-                outcome = check_file(raw, arm)
+                outcome = check_file(raw, reader)
             if outcome != "accepted":
                 raise Finding(f"a valid file is refused: {outcome}")
         while report.inputs < inputs and len(report.findings) < MAX_FINDINGS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from tq_core.cache.fields import Field, Record
 from tq_core.cache.identity import token_digest
@@ -156,7 +157,8 @@ def lying(rng: random.Random, image: Image) -> bytes:
         else:
             name = rng.choice(list(vars(identity)))
             value = getattr(identity, name)
-            identity = replace(identity, **{name: value + 1 if isinstance(value, int) else value[::-1] + "x"})
+            odd: Any = value + 1 if isinstance(value, int) else value[::-1] + "x"
+            identity = replace(identity, **{name: odd})
     try:
         return b"".join(chunks(Image(identity, tokens, tuple(stores))))
     except TqError:  # a number that its field cannot hold: there is no such file

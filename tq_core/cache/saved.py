@@ -13,7 +13,7 @@ from tq_core.cache.atomic import Disk, replace_file
 from tq_core.cache.identity import CacheIdentity, check_identity, token_array
 from tq_core.cache.page import seal
 from tq_core.cache.paged_cache import PagedCache
-from tq_core.cache.saved_format import STORES, Image, Layer, Store
+from tq_core.cache.saved_format import STORES, Image, Layer, Store, sequence_length
 from tq_core.cache.saved_read import parse
 from tq_core.cache.saved_write import chunks
 from tq_core.cache.store import PageStore
@@ -26,22 +26,19 @@ Tokens = Sequence[int] | npt.NDArray[np.integer]
 
 
 def image_of(cache: PagedCache, identity: CacheIdentity, tokens: Tokens) -> Image:
-    """A copy of the cache's live pages, all sealed, with the tokens they hold.
+    """A copy of the cache's live pages, all sealed, with all tokens so far, those that slid away included.
 
     ``identity`` is the cache's, with the history open or of these tokens. Raises IdentityMismatch when it describes
-    another shape or arm, ShapeError unless every layer holds exactly these tokens.
+    another shape or arm, ShapeError unless every layer has had exactly as many tokens.
     """
     ids = token_array(tokens)
     identity = _checked(identity, cache.shape, cache.arm, ids)
-    counts = {sum(s.count(layer) for s in cache.stores.values()) for layer in range(cache.shape.n_layers)}
-    check(
-        counts == {len(ids)},
-        "tokens",
-        f"as many as every layer holds: {sorted(counts)}",
-        len(ids),
-        ShapeError,
-    )
-    return Image(identity, ids, tuple(_store_image(cache.stores[name], cache.shape) for name in STORES))
+    stores = tuple(_store_image(cache.stores[name], cache.shape) for name in STORES)
+    layers = zip(*(store.layers for store in stores))
+    ends = {sequence_length(sinks, recent, cache.arm.sinks) for sinks, _, recent in layers}
+    expected = f"as many as every layer has had: {sorted(ends)}"
+    check(ends == {len(ids)}, "tokens", expected, len(ids), ShapeError)
+    return Image(identity, ids, stores)
 
 
 def save_cache(
@@ -102,7 +99,7 @@ def cache_of(image: Image, expected: CacheIdentity, arm: Arm, backend: Backend |
         wanted = (layout.page_bytes, layout.page_tokens)
         check(got == wanted, f"{name} pages", f"(bytes, tokens) {wanted}", got, CacheFileError)
     for name, store in zip(STORES, image.stores):
-        states = [(s.first, s.end, s.dropped, s.position) for s in store.layers]
+        states = [(s.first, s.end, s.dropped, s.position, s.valid) for s in store.layers]
         cache.stores[name].adopt(store.pages, store.tables(), states)
     return cache
 
@@ -122,8 +119,8 @@ def _checked(
 def _store_image(store: PageStore, shape: ModelShape) -> Store:
     layers, pages = [], []
     for layer in range(shape.n_layers):
-        table, (first, end, dropped, position) = store.export(layer)
-        layers.append(Layer(len(table), first, end, dropped, position))
+        table, state = store.export(layer)
+        layers.append(Layer(len(table), *state))
         pages += [store.pool.page(int(index)).copy() for index in table]
     for page in pages:
         seal(page)

@@ -36,7 +36,7 @@ SUPER = Record(
         Field(16, "u64", "file_bytes", "bytes of the whole file"),
         Field(24, "u32", "identity_bytes", f"bytes of the identity JSON, at most {MAX_IDENTITY}"),
         Field(28, "u32", "n_layers", "layers"),
-        Field(32, "u64", "n_tokens", "token ids; every layer holds as many tokens"),
+        Field(32, "u64", "n_tokens", "token ids; the sequence length of every layer"),
         Field(40, "u32", "n_pages", "entries of the page table"),
         Field(44, "u32", "tables_checksum", "CRC-32 of bytes 64 .. pages_at"),
         Field(48, "u64", "pages_at", "offset of the first page"),
@@ -57,13 +57,14 @@ STORE = Record(
 )
 LAYER = Record(
     "layer",
-    24,
+    32,
     (
         Field(0, "u32", "n_pages", "pages of this layer in this store, in token order"),
         Field(4, "u32", "first", "first live slot"),
         Field(8, "u32", "end", "one past the last live slot"),
         Field(12, "u32", "dropped", "pages that the layer gave back before these"),
         Field(16, "u64", "position", "sequence position of slot 0"),
+        Field(24, "u64", "valid", "sequence position of the first slot that was written, live or not"),
     ),
 )
 ENTRY = Record(
@@ -91,6 +92,27 @@ class Layer:
     end: int
     dropped: int
     position: int
+    valid: int
+
+    @property
+    def live(self) -> int:
+        """Tokens that can be read."""
+        return self.end - self.first
+
+    @property
+    def start_position(self) -> int:
+        """Sequence position of the first live slot."""
+        return self.position + self.first
+
+    @property
+    def end_position(self) -> int:
+        """Sequence position that the next token of this store gets."""
+        return self.position + self.end
+
+
+def sequence_length(sinks: Layer, recent: Layer, n_sinks: int) -> int:
+    """Tokens of a layer so far, those that slid away included: its states in two stores, and how many sinks it keeps."""
+    return sinks.end if sinks.end < n_sinks else max(n_sinks, recent.end_position)
 
 
 @dataclass(frozen=True)

@@ -29,43 +29,10 @@ from tq_core.cache.saved_format import (
     Layer,
     Store,
     align,
+    sequence_length,
 )
-from tq_core.errors import CacheFileError, IdentityMismatch, check
-
-
-def need(ok: bool, what: str, expected: str, got: object) -> None:
-    """Raise CacheFileError unless ok."""
-    check(ok, f"saved cache {what}", expected, got, CacheFileError)
-
-
-class Window:
-    """A file's bytes, read only through ``take``, which refuses to go beyond them."""
-
-    def __init__(self, data: npt.NDArray[np.uint8]) -> None:
-        self._data = data
-
-    @property
-    def size(self) -> int:
-        """Bytes of the file."""
-        return self._data.size
-
-    def take(self, at: int, nbytes: int, what: str) -> npt.NDArray[np.uint8]:
-        """Bytes at .. at + nbytes, a view. Raises CacheFileError when the file ends before."""
-        self.inside(at, nbytes, what)
-        return self._data[at : at + nbytes]
-
-    def inside(self, at: int, nbytes: int, what: str) -> None:
-        """Raise CacheFileError unless the file has these bytes."""
-        need(
-            0 <= at and 0 <= nbytes and at + nbytes <= self.size,
-            what,
-            f"{nbytes} bytes at {at}",
-            f"a file of {self.size} bytes",
-        )
-
-    def padding(self, start: int, end: int, what: str) -> None:
-        """Raise CacheFileError unless the bytes start .. end are zero."""
-        need(not self.take(start, end - start, what).any(), f"{what} padding", "zeros", "other bytes")
+from tq_core.cache.saved_window import Window, need
+from tq_core.errors import CacheFileError, IdentityMismatch
 
 
 def parse(data: npt.NDArray[np.uint8]) -> Image:
@@ -116,10 +83,29 @@ def parse(data: npt.NDArray[np.uint8]) -> Image:
     stores = tuple(reader.store(i, stores_at + i * STORE.nbytes) for i in range(len(STORES)))
     need(reader.entry == top["n_pages"], "n_pages", f"{reader.entry}, the stores' sum", top["n_pages"])
     need(window.size == reader.end, "file", f"{reader.end} bytes, no trailing ones", window.size)
-    for layer, parts in enumerate(zip(*(store.layers for store in stores))):
-        held = sum(part.end - part.first for part in parts)
-        need(held == tokens.size, f"layer {layer} length", f"{tokens.size} tokens", held)
+    for layer, (sinks, packed, recent) in enumerate(zip(*(store.layers for store in stores))):
+        _check_sequence(f"layer {layer}", sinks, packed, recent, identity.sinks, tokens.size)
     return Image(identity, tokens, stores)
+
+
+def _check_sequence(
+    layer: str, sinks: Layer, packed: Layer, recent: Layer, n_sinks: int, n_tokens: int
+) -> None:
+    """The stores follow each other: sinks from 0, then packed and recent tokens without a gap up to the last token.
+
+    Between the sinks and the others tokens may have slid away.
+    """
+    length = sequence_length(sinks, recent, n_sinks)
+    need(length == n_tokens, f"{layer} length", f"{n_tokens} tokens", length)
+    need(sinks.start_position == 0, f"{layer} sinks", "tokens from 0", f"from {sinks.start_position}")
+    need(sinks.end <= n_sinks, f"{layer} sinks", f"at most {n_sinks}", sinks.end)
+    later = [part for part in (packed, recent) if part.live]
+    if later:
+        start = later[0].start_position
+        need(sinks.end == n_sinks, f"{layer} sinks", f"{n_sinks} tokens before the others", sinks.end)
+        need(start >= n_sinks, f"{layer} start", f"{n_sinks} or more", start)
+        meets = not packed.live or packed.end_position == recent.start_position
+        need(meets, f"{layer} packed end", str(recent.start_position), packed.end_position)
 
 
 def _superheader(window: Window) -> dict[str, Any]:
@@ -184,12 +170,11 @@ class _Stores:
             label = f"{name} layer {layer}"
             need(state.first <= state.end, f"{label} first", f"at most {state.end}", state.first)
             need(state.first < per or state.end == 0, f"{label} first", f"below {per}", state.first)
-            need(
-                state.n_pages == -(-state.end // per),
-                f"{label} n_pages",
-                str(-(-state.end // per)),
-                state.n_pages,
-            )
+            wanted = -(-state.end // per)
+            fits = state.n_pages == wanted or state.n_pages == state.live == 0
+            need(fits, f"{label} n_pages", str(wanted), state.n_pages)
+            written = state.position <= state.valid <= state.start_position
+            need(written, f"{label} valid", f"{state.position}..{state.start_position}", state.valid)
             need(done + state.n_pages <= count, f"{label} n_pages", f"at most {count - done}", state.n_pages)
             for i in range(state.n_pages):
                 self._page(pages[done + i], f"{label} page {i}", layer, i, state, per)

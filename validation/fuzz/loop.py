@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any
 
-from tq_core.cache import canonical, fields, identity, page, saved_read
+from tq_core.cache import canonical, fields, identity, page, saved_read, saved_window
 from tq_core.cache.page import HEADER
 from tq_core.codecs.arms import Arm
 from validation.fuzz.forge import places
@@ -19,7 +19,7 @@ from validation.fuzz.mutate import BLIND, lying, mutated, set_record_field
 from validation.fuzz.seeds import Seed, seed_files
 from validation.fuzz.targets import Finding, check_file, check_page, watched
 
-TRACED = {module.__file__ for module in (canonical, fields, identity, page, saved_read)}
+TRACED = {module.__file__ for module in (canonical, fields, identity, page, saved_read, saved_window)}
 MAX_FINDINGS = 20
 
 

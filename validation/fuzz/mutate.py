@@ -138,7 +138,7 @@ def lying(rng: random.Random, image: Image) -> bytes:
         if kind == 0:
             layers = list(store.layers)
             which = rng.randrange(len(layers))
-            name = rng.choice(("n_pages", "first", "end", "dropped", "position"))
+            name = rng.choice(("n_pages", "first", "end", "dropped", "position", "valid"))
             layers[which] = replace(
                 layers[which], **{name: max(0, getattr(layers[which], name) + rng.choice((-1, 1, 32)))}
             )

@@ -144,7 +144,7 @@ def test_another_arm_than_the_identity_is_refused(options: dict, tmp_path: Path)
 
 def test_tokens_must_be_those_that_are_stored(tmp_path: Path) -> None:
     cache, identity, ids = filled("kivi-control", 40)
-    with pytest.raises(ShapeError, match=r"^tokens: expected as many as every layer holds: \[40\], got 39"):
+    with pytest.raises(ShapeError, match=r"^tokens: expected as many as every layer has had: \[40\], got 39"):
         save_cache(tmp_path / "cache", cache, identity, ids[:-1])
     with pytest.raises(IdentityMismatch, match="^context_tokens: expected "):
         save_cache(tmp_path / "cache", cache, identity.with_tokens(ids + 1), ids)
@@ -152,7 +152,7 @@ def test_tokens_must_be_those_that_are_stored(tmp_path: Path) -> None:
         save_cache(tmp_path / "cache", cache, identity, ids - 1)
     cache.append(0, *tokens(1)[1:])
     with pytest.raises(
-        ShapeError, match=r"^tokens: expected as many as every layer holds: \[40, 41\], got 40"
+        ShapeError, match=r"^tokens: expected as many as every layer has had: \[40, 41\], got 40"
     ):
         save_cache(tmp_path / "cache", cache, identity, ids)
     assert os.listdir(tmp_path) == []

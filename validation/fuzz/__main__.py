@@ -1,8 +1,7 @@
 """``python -m validation.fuzz``: mutated files against the saved-cache reader and the page parser, guided by coverage.
 
 An input that reaches a line of the readers that no other reached joins the corpus. The lines come from the interpreter
-itself; a fuzzing engine such as Atheris would be faster, but has no wheel for every interpreter and machine that this
-project supports.
+itself, so that this runs wherever the project does; Atheris, a fuzzing engine, has wheels for Linux on x86-64 alone.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tq_core.cache.fields import Field, Record
-from tq_core.errors import CodecError, PageError, check
+from tq_core.errors import CodecError, PageError, ShapeError, check
 from tq_core.kernels.layout import HEAD_ALIGN, HEADER_BYTES, PageLayout
-from tq_core.shapes import HEAD_DIM_MAX, HEAD_DIM_STEP, ModelShape
+from tq_core.shapes import ModelShape, check_head_dim
 
 MAGIC = b"TQPG"
 VERSION = 1
@@ -180,11 +180,10 @@ def read_header(page: npt.NDArray[np.uint8]) -> PageHeader:
     need("page_tokens", raw["page_tokens"] > 0, "1 or more")
     need("used", raw["used"] <= raw["page_tokens"], f"at most {raw['page_tokens']}")
     dim, heads = raw["head_dim"], raw["n_kv_heads"]
-    need(
-        "head_dim",
-        0 < dim <= HEAD_DIM_MAX and dim % HEAD_DIM_STEP == 0,
-        f"16..{HEAD_DIM_MAX} by {HEAD_DIM_STEP}",
-    )
+    try:
+        check_head_dim(dim)
+    except ShapeError as error:
+        raise PageError(f"page {error}") from error
     need("n_kv_heads", heads > 0, "1 or more")
     need(
         "n_query_heads",

@@ -36,7 +36,9 @@ def logical_pages(cache: PagedCache) -> list[bytes]:
     ]
 
 
-@pytest.mark.parametrize("n", [0, 1, 12, 175])
+@pytest.mark.parametrize(
+    "n", [0, 12, pytest.param(1, marks=pytest.mark.slow), pytest.param(175, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("name", ARMS)
 def test_continues_bit_for_bit(name: str, n: int, tmp_path: Path) -> None:
     cache, identity, ids = filled(name, n)

@@ -238,7 +238,6 @@ def write_used(page: npt.NDArray[np.uint8], used: int) -> None:
     if used == HEADER.get(page, "page_tokens"):
         seal(page)
         return
-    flags = HEADER.get(page, "flags")
-    if flags & PageFlags.SEALED:
-        HEADER.put(page, "flags", flags & ~PageFlags.SEALED)
-        HEADER.put(page, "checksum", 0)
+    # Both without looking: an interrupt may have left one of them behind, and this is what mends the page.
+    HEADER.put(page, "flags", HEADER.get(page, "flags") & ~PageFlags.SEALED)
+    HEADER.put(page, "checksum", 0)

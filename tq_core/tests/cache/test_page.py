@@ -192,3 +192,14 @@ def test_without_the_seal_a_flipped_code_would_pass(monkeypatch: pytest.MonkeyPa
         verify_page(page)
     monkeypatch.setattr(page_module, "checksum", lambda _: read_header(page).checksum)
     verify_page(page)
+
+
+@pytest.mark.parametrize("field, value", [("checksum", 7), ("flags", int(PageFlags.SEALED))])
+def test_a_half_written_seal_is_mended(field: str, value: int) -> None:
+    """What an interrupt between two bytes leaves, the next update of the page puts right."""
+    page = page_of()
+    HEADER.put(page, field, value)
+    with pytest.raises(PageError, match="^page checksum"):
+        verify_page(page)
+    write_used(page, 77)
+    assert verify_page(page) == SAMPLE

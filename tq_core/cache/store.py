@@ -286,7 +286,8 @@ class PageStore:
                 table.make_room(table.head)
                 mine = self.pool.allocate()
                 self.pool.page(mine)[:] = pages[theirs]
-                write_used(self.pool.page(mine), min(per, end - i * per))  # a page that is not full is not sealed
+                # A page that is not full is not sealed in memory.
+                write_used(self.pool.page(mine), min(per, end - i * per))
                 table.put(table.end, mine)
                 table.end += 1
             self.layers[layer] = LayerPages(position, valid, first, end, table)

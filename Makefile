@@ -16,6 +16,7 @@ ARM ?= structured-turbo
 BUILD ?= build
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+FUZZ_ARGS ?=
 LAB_ARGS ?=
 EXAMPLES ?= 200
 STEPS ?= 10000
@@ -115,6 +116,10 @@ parity-deep: setup ## drawn sizes and values for every kernel, slow backends too
 lifecycle: setup ## random lives of caches, 10,000 calls, and an interrupt every 7 lines (STEPS=, EVERY=)
 	TQ_LIFECYCLE_STEPS=$(STEPS) TQ_FAULT_EVERY=$(EVERY) $(python) -m pytest -q -s --durations=0 \
 	  tq_core/tests/cache/test_machine.py tq_core/tests/cache/test_interrupts.py
+
+.PHONY: fuzz
+fuzz: setup ## mutated files against the saved-cache reader (FUZZ_ARGS="--inputs 200000 --seed 1")
+	$(python) -m validation.fuzz --out $(BUILD)/fuzz $(FUZZ_ARGS)
 
 ##@ Maintenance
 .PHONY: golden

@@ -47,6 +47,10 @@ class CacheStateError(TqError):
     """A call does not fit what the cache is doing: it is closed, or a step or checkpoint is open."""
 
 
+class CacheFileError(TqError, ValueError):
+    """A saved cache is damaged, cut short, of another kind, or could not be written or read."""
+
+
 class IdentityMismatch(TqError):
     """A stored cache was made under another identity than the one that asks for it."""
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
+from tq_core.cache.block_table import BlockTable
 from tq_core.cache.layer_pages import LayerPages, Mark, Step
-from tq_core.cache.page import PageHeader, write_used
+from tq_core.cache.page import header_of, write_used
 from tq_core.cache.pool import PagePool
 from tq_core.codecs.base import KeyCodec, Pages, ValueCodec
 from tq_core.errors import ValueRangeError, check
@@ -45,7 +47,7 @@ class PageStore:
         self.layout = PageLayout(shape.n_kv_heads, key_codec.page_tokens, streams)
         self.keys, self.values, self.base = key_codec, value_codec, base
         self._shape, self._backend = shape, backend
-        self._digest = bytes.fromhex(arm_digest)[:8]
+        self._header = header_of(shape, self.layout, key_codec, value_codec, arm_digest)
         pages = shape.n_layers * -(-reserve_tokens // self.layout.page_tokens)
         self.pool = PagePool(self.layout.page_bytes, pages)
         self.layers = self.empty_layers()
@@ -107,20 +109,14 @@ class PageStore:
             write_used(page, min(per, start + n - index * per))
 
     def _open_page(self, layer: int) -> None:
-        state, shape = self.layers[layer], self._shape
+        state = self.layers[layer]
         table = state.table
         table.make_room(min(table.head, self._oldest_retained(layer)))
-        header = PageHeader(
+        header = replace(
+            self._header,
             index=table.end,
             layer=layer,
-            used=0,
-            page_tokens=self.layout.page_tokens,
             first_position=state.position + len(table) * self.layout.page_tokens,
-            n_kv_heads=shape.n_kv_heads,
-            head_dim=shape.head_dim,
-            key_bits=self.keys.nominal_bits(shape.head_dim),
-            value_bits=self.values.nominal_bits(shape.head_dim),
-            arm_digest=self._digest,
         )
         page = self.pool.allocate()
         self.pool.page(page)[:HEADER_BYTES] = np.frombuffer(header.pack(), np.uint8)
@@ -261,3 +257,37 @@ class PageStore:
         for table in other.tables:
             self.pool.share(table)
         return other
+
+    def export(self, layer: int) -> tuple[U32, tuple[int, int, int, int, int]]:
+        """What a saved cache needs of a layer: its pages, and (first, end, dropped pages, position of slot 0, valid).
+
+        valid: position of the first slot of these pages that was written, live or not.
+        """
+        state = self.layers[layer]
+        valid = max(state.valid, state.position)
+        return state.table.view().copy(), (state.first, state.end, state.table.head, state.position, valid)
+
+    def adopt(
+        self,
+        pages: npt.NDArray[np.uint8],
+        tables: Sequence[U32],
+        states: Sequence[tuple[int, int, int, int, int]],
+    ) -> None:
+        """Take copies of verified pages (n_pages, page_bytes) into an empty store; the inverse of ``export``.
+
+        Raises ValueRangeError when the store holds pages.
+        """
+        check(self.pool.in_use == 0, "store", "an empty one", f"{self.pool.in_use} pages", ValueRangeError)
+        self.pool.reserve(len(pages))
+        per = self.layout.page_tokens
+        for layer, (entries, (first, end, dropped, position, valid)) in enumerate(zip(tables, states)):
+            table = BlockTable(dropped)
+            for i, theirs in enumerate(entries):
+                table.make_room(table.head)
+                mine = self.pool.allocate()
+                self.pool.page(mine)[:] = pages[theirs]
+                # A page that is not full is not sealed in memory.
+                write_used(self.pool.page(mine), min(per, end - i * per))
+                table.put(table.end, mine)
+                table.end += 1
+            self.layers[layer] = LayerPages(position, valid, first, end, table)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
+from tq_core.cache.canonical import digest, plain
 from tq_core.errors import DTypeError, ValueRangeError, check
 from tq_core.model.gguf_file import GgufFile
 from tq_core.model.gguf_header import require
@@ -24,11 +25,15 @@ _CONTROL, _USER_DEFINED = 3, 4
 
 @dataclass(frozen=True)
 class GgufTokenizer:
-    """Text to token ids and back. ``end_id`` ends a turn; ``special`` maps special tokens to ids."""
+    """Text to token ids and back. ``end_id`` ends a turn; ``special`` maps special tokens to ids.
+
+    ``digest`` is of everything that decides the ids: tokens, their kinds, merges, pre-tokenizer, ``end_id``.
+    """
 
     end_id: int
     special: dict[str, int]
     vocab_size: int
+    digest: str
     _parsing: Tokenizer = field(repr=False)
     _literal: Tokenizer = field(repr=False)
 
@@ -39,7 +44,8 @@ class GgufTokenizer:
             got = file.metadata(key, str)
             require(got == expected, key, repr(expected), repr(got))
         tokens = _strings(file, "tokenizer.ggml.tokens")
-        merges = [_pair(merge) for merge in _strings(file, "tokenizer.ggml.merges")]
+        joined = _strings(file, "tokenizer.ggml.merges")
+        merges = [_pair(merge) for merge in joined]
         kinds = file.metadata("tokenizer.ggml.token_type", list)
         key = "tokenizer.ggml.token_type"
         require(len(kinds) == len(tokens), key, f"{len(tokens)} entries", len(kinds))
@@ -54,7 +60,14 @@ class GgufTokenizer:
         parsing = _build(tokens, merges, special)
         literal = _build(tokens, merges, special)
         literal.encode_special_tokens = True
-        return cls(end_id, special, len(tokens), parsing, literal)
+        facts = {
+            "pre": PRE_TOKENIZER,
+            "tokens": tokens,
+            "merges": joined,
+            "kinds": plain(kinds),
+            "end": end_id,
+        }
+        return cls(end_id, special, len(tokens), digest(facts), parsing, literal)
 
     def encode(self, text: str, parse_special: bool = True) -> list[int]:
         """Token ids of ``text``. Without ``parse_special``, "<|im_end|>" in it is ordinary characters.

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from tq_core.cache.identify import identify
 from tq_core.cache.paged_cache import PagedCache
+from tq_core.cache.saved import image_of
+from tq_core.cache.saved_write import chunks
 from tq_core.codecs.arms import arm_names, get_arm
 from tq_core.kernels.backend import NumpyBackend
 from tq_core.math.books import RATES, load_books, widths_for
@@ -52,6 +57,18 @@ def _pages(name: str) -> Arrays:
     return out
 
 
+def _saved() -> Arrays:
+    """A whole saved cache, full and open pages in it; the build's digest, which moves with every source, is left out."""
+    shape, arm = ModelShape(1, 2, 1, 16), get_arm("structured-turbo", window=8, sinks=2)
+    cache = PagedCache(shape, arm, NumpyBackend())
+    cache.append(0, integers(40, 170, 1, 16), integers(41, 170, 1, 16))
+    facts = {name: name for name in ("model_digest", "tokenizer_digest", "chat_template_digest", "positions")}
+    identity = replace(identify(shape, arm, **facts), runtime_build="left out")
+    image = image_of(cache, identity, np.arange(170))
+    raw = np.frombuffer(b"".join(chunks(image)), np.uint8)
+    return {"file": raw, "identity": np.frombuffer(bytes.fromhex(image.identity.digest), np.uint8)}
+
+
 def golden_cases() -> dict[str, Arrays]:
     """Case name to its named arrays."""
     books = load_books()
@@ -63,6 +80,7 @@ def golden_cases() -> dict[str, Arrays]:
         "books": {"levels": books.levels, "scale": books.scale, "boundaries": books.boundaries},
         "codes": _codes(),
         **{f"pages_{name}": _pages(name) for name in arm_names()},
+        "saved_cache": _saved(),
         "arms": {name: np.frombuffer(bytes.fromhex(get_arm(name).digest), np.uint8) for name in arm_names()},
         **tiny.golden_cases(),
     }

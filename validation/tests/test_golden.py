@@ -7,6 +7,9 @@ import json
 import numpy as np
 import pytest
 
+from tq_core.cache.page import PageFlags, read_header
+from tq_core.cache.saved_read import parse
+from tq_core.cache.saved_write import chunks
 from validation.golden import refreeze
 from validation.golden.cases import golden_cases
 
@@ -17,6 +20,19 @@ CASES = golden_cases()
 def test_frozen(case: str) -> None:
     lines = refreeze.changes(case, CASES[case])
     assert not lines, f"{lines}; if the change is meant: python -m validation.golden.refreeze"
+
+
+def test_the_frozen_saved_cache_is_read_by_this_reader() -> None:
+    """A file of the present version stays readable, whatever happens to the writer."""
+    frozen = refreeze.read("saved_cache")
+    image = parse(frozen["file"])
+    assert np.array_equal(image.tokens, np.arange(170))
+    assert bytes.fromhex(image.identity.digest) == frozen["identity"].tobytes()
+    seals = [
+        bool(read_header(page).flags & PageFlags.SEALED) for store in image.stores for page in store.pages
+    ]
+    assert seals == [True] * 4
+    assert b"".join(chunks(image)) == frozen["file"].tobytes()
 
 
 def test_no_stale_files() -> None:

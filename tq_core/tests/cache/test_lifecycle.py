@@ -1,18 +1,14 @@
-"""Pages come from the pool and go back to it, runs repeat bit for bit, and a page header survives its bytes."""
+"""Pages come from the pool and go back to it, and runs repeat bit for bit."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
-from tq_core.cache.page import MAGIC, PageHeader, read_header, write_used
 from tq_core.cache.pool import PagePool
 from tq_core.errors import PageError
 from tq_core.tests.cache.worlds import ARMS, make, tokens
-
-HEADER = PageHeader(70_001, 5, 77, 128, 2**40 + 3, 9, 80, 3.6, 3.0, bytes(range(1, 9)))
 
 
 def pools_are_consistent(cache: Any) -> bool:
@@ -84,41 +80,3 @@ def test_pool_refuses_to_release_what_is_not_in_use(page: int) -> None:
     with pytest.raises(PageError, match="^page: expected a page in use"):
         pool.release(page)
     assert pool.in_use == 0
-
-
-def test_header_round_trip() -> None:
-    raw = HEADER.pack()
-    assert len(raw) == 64
-    assert raw[:4] == MAGIC == b"TQPG"
-    assert not any(raw[40:])
-    page = np.frombuffer(raw + b"\xff" * 100, np.uint8).copy()
-    assert read_header(page) == HEADER
-    write_used(page, 128)
-    assert read_header(page).used == 128
-    write_used(page, 77)
-    assert page[:64].tobytes() == raw
-
-
-def test_header_bytes_are_spelled_out() -> None:
-    want = (
-        b"TQPG" + (1).to_bytes(2, "little") + (5).to_bytes(2, "little") + (70_001).to_bytes(4, "little")
-        + (77).to_bytes(2, "little") + (128).to_bytes(2, "little") + (2**40 + 3).to_bytes(8, "little")
-        + (9).to_bytes(2, "little") + (80).to_bytes(2, "little") + (288).to_bytes(2, "little") + (240).to_bytes(2, "little")
-        + bytes(range(1, 9)) + bytes(24)
-    )  # fmt: skip
-    assert HEADER.pack() == want
-
-
-@pytest.mark.parametrize(
-    "at, value, says", [(0, 0x55, "magic"), (4, 2, "version"), (12, 129, "tokens used"), (26, 0, "head_dim")]
-)
-def test_a_header_that_lies_is_refused(at: int, value: int, says: str) -> None:
-    page = np.frombuffer(HEADER.pack(), np.uint8).copy()
-    page[at] = value
-    with pytest.raises(PageError, match=f"^page {says}: expected .*, got "):
-        read_header(page)
-
-
-def test_a_short_header_is_refused() -> None:
-    with pytest.raises(PageError, match="^page: expected at least 64 bytes, got 63"):
-        read_header(np.frombuffer(HEADER.pack(), np.uint8)[:63])

@@ -30,7 +30,7 @@ WHAT = {
     "recent window": "float16 pages of the newest tokens, headers and empty slots included",
     "sink tokens": "float16 pages of the first tokens, headers and empty slots included",
     "idle pages": "pages that the pools hold in reserve",
-    "block tables": "four bytes for every page in use",
+    "block tables": "page numbers, spare entries included, and a reference count for every page",
     "scratch": "softmax states and workspace of one decode step",
     "fixed tables": "signs, transforms and codebooks, whatever the length",
 }

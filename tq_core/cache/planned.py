@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import lcm
 
+from tq_core.cache.block_table import BlockTable
 from tq_core.cache.breakdown import LINES, Breakdown, channels_of, layouts, packed_lines
 from tq_core.cache.pool import PagePool
 from tq_core.codecs.arms import Arm
@@ -16,7 +17,7 @@ from tq_core.codecs.turbo_step import CHUNK_PAGES, fusable
 from tq_core.errors import ValueRangeError, check
 from tq_core.shapes import ModelShape
 
-TABLE_ENTRY_BYTES = 4
+ENTRY_BYTES = 4
 _F32_BYTES = 4
 
 
@@ -60,6 +61,34 @@ def _capacity(reserved: int, most: int) -> int:
     return pool.capacity
 
 
+def _table_entries(opened: int, head: Callable[[int], int]) -> int:
+    """Entries of a block table that opened so many pages; ``head(m)`` pages were given back when page m was opened.
+
+    Asked of the table, from one growth to the next; with a full window all growths are alike.
+    """
+    table, kept = BlockTable(), -1
+    while (full := table.held[1] + len(table.held[0])) < opened:
+        table.head, table.end = head(full), full
+        if table.head and len(table) == kept:
+            break
+        kept = len(table)
+        table.make_room(table.head)
+    return len(table.held[0])
+
+
+def _table_bytes(arm: Arm, n_tokens: int, packed_per: int, half_per: int, layers: int) -> int:
+    """Bytes of the block tables of all layers and stores, spare entries included."""
+    sinks, packed, recent = split_tokens(arm, n_tokens)
+
+    def gone(page: int) -> int:
+        return split_tokens(arm, sinks + page * half_per)[1] // half_per
+
+    entries = _table_entries(-(-sinks // half_per), lambda _: 0) + _table_entries(
+        -(-packed // packed_per), lambda _: 0
+    )
+    return ENTRY_BYTES * layers * (entries + _table_entries(-(-(packed + recent) // half_per), gone))
+
+
 def scratch_bytes(shape: ModelShape, arm: Arm, n_tokens: int) -> int:
     """Largest workspace of a decode step while the history grew to ``n_tokens``: softmax states, logits, weights."""
     page_tokens, heads = arm.key_codec.page_tokens, shape.n_query_heads
@@ -96,9 +125,10 @@ def planned(shape: ModelShape, arm: Arm, n_tokens: int, reserve: bool = True) ->
     lines = packed_lines(layout, layers * pages["packed"], layers * packed)
     lines["recent window"] = layers * pages["recent"] * half.page_bytes
     lines["sink tokens"] = layers * pages["sinks"] * half.page_bytes
-    lines["block tables"] = TABLE_ENTRY_BYTES * layers * sum(pages.values())
     lines["scratch"] = scratch_bytes(shape, arm, n_tokens)
     lines["fixed tables"] = sum(c.fixed_bytes(shape.head_dim) for c in (arm.key_codec, arm.value_codec))
+    lines["block tables"] = _table_bytes(arm, n_tokens, layout.page_tokens, per, layers)
+    capacity = layers * sum(pages.values())
     if reserve:
         wanted = reserved_tokens(arm, n_tokens)
         # Only the window gives pages back: while a layer fills, it may hold more than it ends with.
@@ -108,6 +138,8 @@ def planned(shape: ModelShape, arm: Arm, n_tokens: int, reserve: bool = True) ->
             set_aside = layers * -(-wanted[name] // store.page_tokens)
             held = _capacity(set_aside, in_use + extra if name == "recent" else in_use)
             lines["idle pages"] += (held - in_use) * store.page_bytes
+            capacity += held - in_use
+    lines["block tables"] += ENTRY_BYTES * capacity  # a reference count for every page of the pools
     return Breakdown(lines, n_tokens, channels_of(shape))
 
 

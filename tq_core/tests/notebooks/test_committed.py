@@ -20,6 +20,7 @@ WANTED = (
     "01_cache_budget",
     "02_math_prototype",
     "03_one_layer_fixture",
+    "04_pages_and_bits",
     "05_tiny_transformer",
     "06_native_kernels",
     "07_wasm_kernels",
@@ -31,6 +32,7 @@ INTERACTIVE = (
     "01_cache_budget",
     "02_math_prototype",
     "03_one_layer_fixture",
+    "04_pages_and_bits",
     "08_real_model",
 )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import lcm
 
+from tq_core.cache.block_table import BlockTable
 from tq_core.cache.breakdown import LINES, Breakdown, channels_of, layouts, packed_lines
 from tq_core.cache.pool import PagePool
 from tq_core.codecs.arms import Arm
@@ -16,7 +17,7 @@ from tq_core.codecs.turbo_step import CHUNK_PAGES, fusable
 from tq_core.errors import ValueRangeError, check
 from tq_core.shapes import ModelShape
 
-TABLE_ENTRY_BYTES = 4
+REFERENCE_BYTES = 4  # a page's count of block table entries that refer to it
 _F32_BYTES = 4
 
 
@@ -60,6 +61,21 @@ def _capacity(reserved: int, most: int) -> int:
     return pool.capacity
 
 
+def _table_bytes(arm: Arm, n_tokens: int, per: int, slides: bool) -> int:
+    """Bytes of one layer's block table after ``n_tokens`` tokens came one by one: asked of the table.
+
+    ``slides``: whole pages behind the window are given back, as the recent store does.
+    """
+    table = BlockTable()
+    for page in range(-(-n_tokens // per)):
+        if slides and arm.window is not None:
+            gone = max(page * per - arm.window, 0) // arm.flush_tokens * arm.flush_tokens
+            table.head = gone // per
+        table.make_room(table.head)
+        table.end += 1
+    return table.nbytes
+
+
 def scratch_bytes(shape: ModelShape, arm: Arm, n_tokens: int) -> int:
     """Largest workspace of a decode step while the history grew to ``n_tokens``: softmax states, logits, weights."""
     page_tokens, heads = arm.key_codec.page_tokens, shape.n_query_heads
@@ -96,7 +112,10 @@ def planned(shape: ModelShape, arm: Arm, n_tokens: int, reserve: bool = True) ->
     lines = packed_lines(layout, layers * pages["packed"], layers * packed)
     lines["recent window"] = layers * pages["recent"] * half.page_bytes
     lines["sink tokens"] = layers * pages["sinks"] * half.page_bytes
-    lines["block tables"] = TABLE_ENTRY_BYTES * layers * sum(pages.values())
+    seen = {"packed": packed, "sinks": sinks, "recent": packed + recent}
+    sizes = {"packed": layout.page_tokens, "sinks": per, "recent": per}
+    tables = sum(_table_bytes(arm, seen[name], sizes[name], name == "recent") for name in seen)
+    lines["block tables"] = layers * (tables + REFERENCE_BYTES * sum(pages.values()))
     lines["scratch"] = scratch_bytes(shape, arm, n_tokens)
     lines["fixed tables"] = sum(c.fixed_bytes(shape.head_dim) for c in (arm.key_codec, arm.value_codec))
     if reserve:
@@ -108,6 +127,7 @@ def planned(shape: ModelShape, arm: Arm, n_tokens: int, reserve: bool = True) ->
             set_aside = layers * -(-wanted[name] // store.page_tokens)
             held = _capacity(set_aside, in_use + extra if name == "recent" else in_use)
             lines["idle pages"] += (held - in_use) * store.page_bytes
+            lines["block tables"] += (held - in_use) * REFERENCE_BYTES
     return Breakdown(lines, n_tokens, channels_of(shape))
 
 

@@ -194,11 +194,14 @@ class PagedCache(Lifecycle):
 
     def _attend_one(self, layer: int, query: F32) -> F32:
         states = SoftmaxStates(self.backend, query[None], self._scale, self.threads)
-        states.add_half([(self._sinks.pages(layer), self._sinks.count(layer), 0)])
-        packed = [(self._packed.pages(layer), self._packed.count(layer))]
-        states.add_packed(self.arm.key_codec, self.arm.value_codec, packed)
-        recent = (self._recent.pages(layer), self._recent.count(layer), self._recent.layers[layer].first)
-        states.add_half([recent])
+        sinks, packed, recent = (store.count(layer) for store in self.store_list)
+        if sinks:
+            states.add_half([(self._sinks.pages(layer), sinks, 0)])
+        if packed:
+            arm = self.arm
+            states.add_packed(arm.key_codec, arm.value_codec, [(self._packed.pages(layer), packed)])
+        if recent:
+            states.add_half([(self._recent.pages(layer), recent, self._recent.layers[layer].first)])
         self._scratch_bytes = max(self._scratch_bytes, states.nbytes)
         return states.merged()[0]
 

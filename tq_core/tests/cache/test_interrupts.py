@@ -146,7 +146,7 @@ def _run(name: str, every: int) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_interrupted_at_some_lines(name: str) -> None:
-    _run(name, 97)
+    _run(name, 397)
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def test_what_stays(name: str, keep: int) -> None:
     check_consistent(cache)
 
 
-@pytest.mark.parametrize("name", ["structured-turbo", "kivi-control"])
+@pytest.mark.parametrize("name", [pytest.param("structured-turbo", marks=pytest.mark.slow), "kivi-control"])
 def test_a_long_life_in_a_bounded_cache(name: str) -> None:
     cache = make(name, SHAPE, window=16, sinks=4)
     totals: list[int] = []

@@ -36,7 +36,9 @@ def same(a: PagedCache, b: PagedCache) -> None:
 
 
 @pytest.mark.parametrize("sinks, window", [(0, 0), (3, 5), (0, 40), (33, 1)])
-@pytest.mark.parametrize("name", [*ARMS, "paged-halves"])
+@pytest.mark.parametrize(
+    "name", ["fp16", pytest.param("structured-turbo", marks=pytest.mark.slow), "kivi-control", "paged-halves"]
+)
 def test_under_a_checkpoint_every_length_is_exact(name: str, sinks: int, window: int) -> None:
     options = {"window": window, "sinks": sinks}
     for n, more in ((0, 70), (31, 150), (70, 1), (170, 130)):

@@ -27,8 +27,9 @@ namespace tq {
 constexpr uint32_t kLanes = 16;          // floats in a vector, whatever the registers
 constexpr uint32_t kTileTokens = 32;     // see tq_core/math/tiles.py for the layout
 constexpr uint32_t kRowBytes = 64;
-constexpr uint32_t kMaxHeadDim = 256;
+constexpr uint32_t kMaxHeadDim = 576;
 constexpr uint32_t kMaxGroups = kMaxHeadDim / 16;
+constexpr uint32_t kRunGroups = 16;      // 255 * 32639 * 256 channels still fit an int32
 constexpr uint32_t kMaxPageTokens = 256;
 constexpr uint32_t kHeadsAtOnce = 4;     // query heads that share one pass over a KV head's codes
 constexpr float kIntegerMax = 32639.0f;  // 127 * 256 + 127: the high byte after a signed split fits in int8
@@ -77,7 +78,7 @@ TQ_INLINE uint16_t to_half(float x) {
 // 2u - 255, the integer that a level stands for.
 TQ_INLINE float level_value(uint8_t level, float scale) { return float(2 * int32_t(level) - 255) * scale; }
 
-// A run of 16-channel groups with the same width, so that one integer sum covers it.
+// A run of at most kRunGroups 16-channel groups with the same width, so that one integer sum covers it.
 struct Run {
   uint32_t begin, end, bits;
 };
@@ -85,7 +86,7 @@ struct Run {
 TQ_INLINE uint32_t find_runs(const uint8_t* widths, uint32_t groups, Run* runs) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < groups; ++i) {
-    if (n && runs[n - 1].bits == widths[i]) {
+    if (n && runs[n - 1].bits == widths[i] && i - runs[n - 1].begin < kRunGroups) {
       runs[n - 1].end = i + 1;
     } else {
       runs[n++] = Run{i, i + 1, widths[i]};

@@ -18,7 +18,7 @@ from tq_core.errors import DTypeError, KernelError, ShapeError, TqError, ValueRa
 from tq_core.kernels.table import KERNELS, LAYOUT, Arg, Kernel
 from tq_core.math.books import BOOK_BITS
 from tq_core.math.tiles import TILE_TOKENS, tile_bytes
-from tq_core.shapes import HEAD_DIM_MAX, HEAD_DIM_STEP
+from tq_core.shapes import HEAD_DIMS_WORDS, is_head_dim
 
 PAGE_TOKENS_MAX = 256  # kMaxPageTokens in cpp/tq/base.h
 
@@ -175,12 +175,7 @@ def _check_span(
 def _check_extents(kernel: Kernel, named: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
     d = sizes.get("d")
     if d is not None:
-        check(
-            d % HEAD_DIM_STEP == 0 and d <= HEAD_DIM_MAX,
-            "head_dim",
-            f"a multiple of {HEAD_DIM_STEP} up to {HEAD_DIM_MAX}",
-            d,
-        )
+        check(d == 0 or is_head_dim(d), "head_dim", HEAD_DIMS_WORDS, d)
     if "g" in sizes:
         check(d == 16 * sizes["g"], "widths", f"one entry per 16 channels, {d} / 16", sizes["g"])
         check(sizes["w"] == len(BOOK_BITS), "levels", f"{len(BOOK_BITS)} rows", sizes["w"])

@@ -18,7 +18,7 @@ from tq_core.math.books import RATES, load_books, widths_for
 from tq_core.math.quantize import NormMode
 from tq_core.math.rotation import StructuredRotation
 
-HEAD_DIMS = (16, 32, 64, 80, 96, 112, 128, 160, 256)
+HEAD_DIMS = (16, 32, 64, 80, 96, 112, 128, 160, 256, 576)
 TOKEN_COUNTS = (0, 1, 2, 15, 16, 17, 31, 32, 33, 127, 128, 129, 300)
 GUARD = np.float32(-123.25)
 Arguments = dict[str, Any]
@@ -132,6 +132,24 @@ def _scan(
     return {**a, "scores": np.full((heads, columns), GUARD)}
 
 
+def _saturated(kernel: str, rate: float, head_dim: int) -> Arguments:
+    """Every code and every multiplier at its largest, so that the integer sums come as near to 2^31 as they can."""
+    a = _scan(kernel, rate, head_dim, 1, 2, 33)
+    a["pool"][:] = 0xFF
+    for scales in ("key_scales", "value_scales"):
+        streams = code_streams("key", a["widths"], PAGE_TOKENS) + code_streams(
+            "value", a["widths"], PAGE_TOKENS
+        )
+        layout = PageLayout(1, PAGE_TOKENS, streams)
+        for page in range(a["pool"].size // layout.page_bytes):
+            layout.view(a["pool"], page, 0, scales).view(np.float16)[:] = 1
+    if kernel == "score_keys":
+        a["query"][0], a["query"][1] = 32639, -32639
+    else:
+        a["weights"][:] = 1
+    return a
+
+
 def _append(kernel: str, rate: float, head_dim: int, tokens: int, first: int, mode: NormMode) -> Arguments:
     rng = _rng(kernel, rate, head_dim, tokens, first)
     a = (
@@ -228,7 +246,7 @@ def _linear(n: int, inputs: int, outputs: int) -> Arguments:
 
 def _case(kernel: str, build: Callable[..., Arguments], *args: object) -> Case:
     label = "x".join(str(a.name if isinstance(a, NormMode) else a) for a in args)
-    if build in (_scan, _append, _attend):
+    if build in (_scan, _saturated, _append, _attend):
         return Case(kernel, label, lambda: build(kernel, *args))
     return Case(kernel, label, lambda: build(*args))
 
@@ -247,18 +265,22 @@ def cases() -> Iterator[Case]:
         yield _case("encode_rows", _encode, 3.5, 64, mode)
     for kernel, mode in (("append_keys", NormMode.matched), ("append_values", NormMode.min_mse)):
         for rate in RATES:
-            for d in (16, 64, 80, 128):
+            for d in (16, 64, 80, 128, 576):
                 yield _case(kernel, _append, rate, d, 7, 125, mode)
         for n, first in ((0, 0), (1, 31), (17, 16), (130, 100)):
             yield _case(kernel, _append, 3.0, 48, n, first, mode)
     for kernel in ("score_keys", "sum_values", "score_keys_f32", "sum_values_f32"):
         for rate in RATES:
-            for d in HEAD_DIMS if kernel in ("score_keys", "sum_values") else (16, 80, 128):
+            for d in HEAD_DIMS if kernel in ("score_keys", "sum_values") else (16, 80, 128, 576):
                 yield _case(kernel, _scan, rate, d, 2, 3, 33)
         for tokens in TOKEN_COUNTS:
             yield _case(kernel, _scan, 3.5, 64, 3, 2, tokens)
         for group in (1, 4, 5, 7):
             yield _case(kernel, _scan, 3.0, 32, 1, group, 47)
+    for d in (256, 576):
+        for rate in (2.0, 4.0):
+            yield _case("score_keys", _saturated, rate, d)
+            yield _case("sum_values", _saturated, rate, d)
     for kernel in ("score_f16", "sum_f16"):
         for d in HEAD_DIMS:
             yield _case(kernel, _scan, None, d, 3, 2, 41)
@@ -266,7 +288,7 @@ def cases() -> Iterator[Case]:
             yield _case(kernel, _scan, None, 64, 1, 5, tokens)
     for small in (0, 1):
         for key_rate, value_rate in ((3.5, 3.0), (4.0, 4.0), (2.0, 2.5), (3.0, 3.5)):
-            for d in (16, 64, 80, 128, 256):
+            for d in (16, 64, 80, 128, 256, 576):
                 yield _case("attend_packed", _attend, key_rate, value_rate, d, 2, 3, 161, small)
         for tokens in TOKEN_COUNTS:
             yield _case("attend_packed", _attend, 3.5, 3.0, 32, 3, 1, tokens, small)

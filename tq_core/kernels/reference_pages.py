@@ -35,10 +35,16 @@ def pages_of(pages, layout, n_tokens):
             yield page, start, min(page_tokens, n_tokens - start)
 
 
+RUN_GROUPS = 16  # 255 * 32639 * 256 channels is the largest sum of whole groups that an int32 holds
+
+
 def runs(widths):
-    """(book row, channel slice) of each run of groups with one width."""
-    edges = [0, *(i for i in range(1, len(widths)) if widths[i] != widths[i - 1]), len(widths)]
-    for a, b in zip(edges, edges[1:]):
+    """(book row, channel slice) of each run of at most 256 channels with one width: what one integer sum covers."""
+    edges = [0]
+    for i in range(1, len(widths)):
+        if widths[i] != widths[i - 1] or i - edges[-1] == RUN_GROUPS:
+            edges.append(i)
+    for a, b in zip(edges, [*edges[1:], len(widths)]):
         yield BOOK_BITS.index(int(widths[a])), slice(16 * a, 16 * b)
 
 

@@ -1,4 +1,4 @@
-"""Hadamard matrices for every head_dim that is a multiple of 16 up to 256, and the fast transform.
+"""Hadamard matrices for every head_dim that is a multiple of 16 up to 256, for 576, and the fast transform.
 
 A size d is written d = m * 2^k: a Paley matrix of order m (m = 1 for powers of two) across the
 rows, a fast Walsh-Hadamard transform along them. The result H is exactly orthogonal up to its
@@ -66,7 +66,7 @@ def _paley_matrix(m: int) -> npt.NDArray[np.int64]:
 def paley_order(head_dim: int) -> int:
     """The m of head_dim = m * 2^k: 1 for powers of two, else the smallest Paley order that fits.
 
-    80 and 160 use 20, 96 uses 12, 112 uses 28. Raises ShapeError outside multiples of 16 in 16..256.
+    80 and 160 use 20, 96 uses 12, 112 uses 28, 576 uses 36. Raises ShapeError for another head_dim.
     """
     check_head_dim(head_dim)
     odd = head_dim

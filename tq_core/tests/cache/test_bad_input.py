@@ -173,5 +173,7 @@ def test_construction(argument: str, value: Any) -> None:
 
 @pytest.mark.parametrize("head_dim", [8, 15, 24, 272])
 def test_head_dim(head_dim: int) -> None:
-    with pytest.raises(ShapeError, match=f"^head_dim: expected a multiple of 16 in 16..256, got {head_dim}"):
+    with pytest.raises(
+        ShapeError, match=f"^head_dim: expected a multiple of 16 in 16..256, or 576, got {head_dim}"
+    ):
         ModelShape(1, 2, 1, head_dim)

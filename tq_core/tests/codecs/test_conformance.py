@@ -53,7 +53,7 @@ def test_check(codec: Any, check: Check) -> None:
     check(Bench(codec, NumpyBackend(), head_dim=48, n_kv_heads=2, group=3))
 
 
-@pytest.mark.parametrize("head_dim", range(16, 257, 16))
+@pytest.mark.parametrize("head_dim", [*range(16, 257, 16), 576])
 @pytest.mark.parametrize("name", arm_names())
 def test_every_head_size(name: str, head_dim: int) -> None:
     """80, 96, 112 and 160 included: no size needs padding, whatever the number of heads."""

@@ -25,14 +25,14 @@ def dense(head_dim: int) -> np.ndarray:
     return np.kron(paley(m), sylvester)
 
 
-@pytest.mark.parametrize("head_dim", range(16, 257, 16))
+@pytest.mark.parametrize("head_dim", [*range(16, 257, 16), 576])
 def test_orthogonal_in_integers(head_dim: int) -> None:
     h = dense(head_dim)
     assert set(np.unique(h)) == {-1, 1}
     np.testing.assert_array_equal(h @ h.T, head_dim * np.eye(head_dim, dtype=np.int64))
 
 
-@pytest.mark.parametrize("head_dim", range(16, 257, 16))
+@pytest.mark.parametrize("head_dim", [*range(16, 257, 16), 576])
 def test_transform_is_the_dense_matrix(head_dim: int) -> None:
     """On small integers float32 is exact, so the fast form must equal the dense product exactly."""
     x = np.random.default_rng(head_dim).integers(-9, 10, (3, head_dim))
@@ -58,13 +58,13 @@ def test_golden_80() -> None:
 
 
 @pytest.mark.parametrize(
-    "head_dim, order", [(16, 1), (64, 1), (256, 1), (80, 20), (160, 20), (96, 12), (112, 28)]
+    "head_dim, order", [(16, 1), (64, 1), (256, 1), (80, 20), (160, 20), (96, 12), (112, 28), (576, 36)]
 )
 def test_order_of_the_paley_factor(head_dim: int, order: int) -> None:
     assert paley_order(head_dim) == order
 
 
-@pytest.mark.parametrize("head_dim", [0, 8, 24, 100, 272, -16])
+@pytest.mark.parametrize("head_dim", [0, 8, 24, 100, 272, 560, 592, -16])
 def test_order_refuses_other_sizes(head_dim: int) -> None:
     with pytest.raises(TqError, match="^head_dim: expected a multiple of 16"):
         paley_order(head_dim)

@@ -50,7 +50,7 @@ TQ_KERNEL inline void half_heads(const float* query, const uint16_t* keys, const
     for (uint32_t t = 0; t < kBlock; t += kVectors * kWidth)
       score_part<kHeads>(keys + size_t(start + t) / 32 * 32 * d + t % 32, query, d, scale, scores + t,
                          std::make_integer_sequence<int, kHeads * kVectors>());
-    tq::TQ_TARGET::soften<kHeads>(scores, kBlock, kBlock, kBlock, peak, total, shrink);
+    tq::TQ_TARGET::soften<kHeads>(scores, kBlock, 0, kBlock, kBlock, peak, total, shrink);
     for (uint32_t c = 0; c < d; c += kValueVectors * kWidth)
       sum_part<kHeads>(values + size_t(start) * d + size_t(c / 64) * kBlock * 64 + c % 64, scores, shrink, out + c, d,
                        std::make_integer_sequence<int, kHeads * kValueVectors>());

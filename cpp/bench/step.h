@@ -27,11 +27,11 @@ inline void decode(uint32_t calls, uint32_t first, uint32_t layers, uint32_t thr
           for (uint32_t i = 0; i < q * d; ++i) out[i] = 0.0f;
           const uint32_t count = tq::smaller(chunk_tokens, n_tokens - c * chunk_tokens);
           k::attend_packed(query, step, key_widths, value_widths, levels, book_scale, table + c * chunk_pages, layout, pool,
-                           peak, total, out, q, d, d / 16, 3, n_pages, uint32_t(b), n_kv_heads, count, small);
+                           peak, total, out, q, d, d / 16, 3, n_pages, uint32_t(b), n_kv_heads, count, 0, small);
           k::rotate(out, value_signs, hadamard, out, q, d, m, 1, unit);
         }
       },
-      [&](uint32_t) { k::merge_states(peaks, totals, outs, y, chunks, q, d); });
+      [&](uint32_t) { k::merge_states(peaks, totals, outs, nullptr, y, chunks, q, d, 0); });
 }
 
 // The float32 oracle: all scores, softmax, sums. `scores` is (q, n_tokens).

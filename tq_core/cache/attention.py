@@ -8,6 +8,7 @@ through a step together, each with a history of its own; they share the query tr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -15,11 +16,52 @@ import numpy.typing as npt
 
 from tq_core.codecs import turbo_step
 from tq_core.codecs.base import KeyCodec, Pages, ValueCodec
+from tq_core.errors import DTypeError, ShapeError, ValueRangeError, check
 from tq_core.kernels.backend import Backend
 from tq_core.kernels.threads import run_units
 from tq_core.math import lanes
 
 F32 = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Mask:
+    """What limits or joins a token's softmax beyond causality.
+
+    sink_logits: (n_query_heads,) float32, a learned logit per head that takes a share of the softmax and has no value
+    (gpt-oss); minus infinity is none. sliding_window: newest tokens that a query sees, itself included. Raises
+    DTypeError, ShapeError or ValueRangeError when checked.
+    """
+
+    sink_logits: F32 | None = None
+    sliding_window: int | None = None
+
+    def check(self, n_query_heads: int) -> None:
+        """Raise unless sink_logits is None or as above and below infinity, sliding_window None or at least 1."""
+        sinks, window = self.sink_logits, self.sliding_window
+        if sinks is not None:
+            if not isinstance(sinks, np.ndarray) or sinks.dtype != np.float32:
+                got = getattr(sinks, "dtype", type(sinks).__name__)
+                raise DTypeError(f"sink_logits: expected a float32 array, got {got}")
+            heads = (n_query_heads,)
+            check(sinks.shape == heads, "sink_logits", f"shape {heads}", sinks.shape, ShapeError)
+            below = bool((sinks < np.inf).all())  # false for NaN too
+            check(below, "sink_logits", "numbers below infinity", sinks.max(), ValueRangeError)
+        whole = isinstance(window, (int, np.integer)) and not isinstance(window, bool)
+        ok = window is None or (whole and window >= 1)
+        check(ok, "sliding_window", "None or at least 1 token", repr(window), ValueRangeError)
+
+    def hidden(self, *counts: int) -> list[int]:
+        """Oldest tokens that are hidden in each part of the history, from the parts' counts in token order."""
+        left = 0 if self.sliding_window is None else max(0, sum(counts) - self.sliding_window)
+        out = []
+        for count in counts:
+            out.append(min(left, count))
+            left -= out[-1]
+        return out
+
+
+NO_MASK = Mask()
 
 
 class SoftmaxStates:
@@ -49,11 +91,11 @@ class SoftmaxStates:
             units.append(unit)
         run_units(units, self._threads)
 
-    def add_packed(self, keys: KeyCodec, values: ValueCodec, parts: Sequence[tuple[Pages, int]]) -> None:
-        """(pages, n_tokens): in one pass where the pair of codecs has a fused step, else scores, softmax, sums."""
+    def add_packed(self, keys: KeyCodec, values: ValueCodec, parts: Sequence[tuple[Pages, int, int]]) -> None:
+        """(pages, end, first): slots first..end-1, in one pass where the pair of codecs has a fused step, else scores, softmax, sums."""
         pair = turbo_step.fusable(keys, values)
         if pair is not None:
-            if any(n_tokens for _, n_tokens in parts):
+            if any(end > first for _, end, first in parts):
                 made = turbo_step.attend_batch(
                     self._backend, *pair, self._queries, self._scale, parts, self._threads
                 )
@@ -61,23 +103,25 @@ class SoftmaxStates:
                     if len(state[0]):
                         states.append(state)
             return
-        longest = max((n_tokens for _, n_tokens in parts), default=0)
+        longest = max((end for _, end, first in parts if end > first), default=0)
         score_bytes = self._queries.itemsize * self._queries.shape[1] * longest
         self._workspace = max(self._workspace, 2 * score_bytes)  # logits and weights
         units = []
-        for states, query, (pages, n_tokens) in zip(self._parts, self._queries, parts, strict=True):
-            if n_tokens:
+        for states, query, part in zip(self._parts, self._queries, parts, strict=True):
+            if part[1] > part[2]:
                 state = self._empty(len(query))
                 states.append(state)
-                units.append(partial(self._unfused, keys, values, query, pages, n_tokens, state))
+                units.append(partial(self._unfused, keys, values, query, *part, state))
         run_units(units, self._threads)
 
     def _unfused(
-        self, keys: KeyCodec, values: ValueCodec, query: F32, pages: Pages, n_tokens: int, state: turbo_step.States
+        self, keys: KeyCodec, values: ValueCodec, query: F32, pages: Pages, n_tokens: int, first: int,
+        state: turbo_step.States,
     ) -> None:  # fmt: skip
         peak, total, out = (part[0] for part in state)
         scores = np.empty((len(query), n_tokens), np.float32)
         keys.scores(self._backend, query, self._scale * turbo_step.LOG2_E, pages, n_tokens, scores, 0)
+        scores[:, :first] = -np.inf
         peak[:] = scores.max(axis=1)
         weights = lanes.exp2_f32(scores - peak[:, None])
         values.weighted_sum(self._backend, weights, pages, n_tokens, 0, out)
@@ -94,14 +138,20 @@ class SoftmaxStates:
         states = sum(a.nbytes for part in self._parts for state in part for a in state)
         return self._workspace * min(self._threads, len(self._queries)) + states
 
-    def merged(self) -> F32:
-        """The attention outputs, shaped like the queries; zeros for a sequence whose parts hold no token."""
+    def merged(self, sink_logits: F32 | None = None) -> F32:
+        """The attention outputs, shaped like the queries; zeros for a sequence whose parts hold no token.
+
+        sink_logits (n_query_heads,): see Mask.
+        """
+        sink = np.zeros((0, self._queries.shape[1]), np.float32)
+        if sink_logits is not None:
+            sink = sink_logits[None] * np.float32(turbo_step.LOG2_E)
         out = np.zeros_like(self._queries)
         units = []
         for y, parts in zip(out, self._parts):
             if parts:
                 peaks, totals, outs = (np.concatenate(arrays) for arrays in zip(*parts))
-                call = partial(self._backend.call, "merge_states", y=y)
+                call = partial(self._backend.call, "merge_states", sink=sink, y=y)
                 units.append(partial(call, peaks=peaks, totals=totals, outs=outs))
         run_units(units, self._threads if len(units) > 1 else 1)
         return out

@@ -97,7 +97,7 @@ def paged_attention(
     )
     if sinks:
         states.add_half(found["sinks: "])
-    states.add_packed(keys, values, [(pages, count) for pages, count, _ in found[""]])
+    states.add_packed(keys, values, found[""])
     if recent:
         states.add_half(found["recent: "])
     return states.merged()

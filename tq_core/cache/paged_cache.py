@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tq_core.cache.accounting import Ledger, baseline_bytes, held_arrays
-from tq_core.cache.attention import SoftmaxStates
+from tq_core.cache.attention import NO_MASK, Mask, SoftmaxStates
 from tq_core.cache.layer_pages import Step
 from tq_core.cache.lifecycle import Lifecycle
 from tq_core.cache.store import PageStore
@@ -113,11 +113,20 @@ class PagedCache(Lifecycle):
         check_tokens("values", values, len(keys), heads, d)
         self._append_all(layer, keys, values)
 
-    def attend(self, layer: int, queries: F32, keys: F32, values: F32) -> F32:
+    def attend(
+        self,
+        layer: int,
+        queries: F32,
+        keys: F32,
+        values: F32,
+        sink_logits: F32 | None = None,
+        sliding_window: int | None = None,
+    ) -> F32:
         """Append each new token, then let its query attend to everything up to and including it; all or none.
 
         queries (n_tokens, n_query_heads, head_dim), keys and values (n_tokens, n_kv_heads, head_dim), float32, after
-        RoPE. Returns (n_tokens, n_query_heads, head_dim). Softmax scale 1/sqrt(head_dim). Raises ShapeError,
+        RoPE. Returns (n_tokens, n_query_heads, head_dim). Softmax scale 1/sqrt(head_dim).
+        sink_logits and sliding_window: see Mask; nothing is forgotten, what is hidden stays stored. Raises ShapeError,
         DTypeError or ValueRangeError before anything changes; another error or an interrupt undoes the call.
         """
         self._check_layer(layer)
@@ -126,12 +135,20 @@ class PagedCache(Lifecycle):
         n = len(queries)
         check_tokens("keys", keys, n, self.shape.n_kv_heads, d)
         check_tokens("values", values, n, self.shape.n_kv_heads, d)
+        mask = Mask(sink_logits, sliding_window)
+        mask.check(self.shape.n_query_heads)
         out = np.empty((n, self.shape.n_query_heads, d), np.float32)
-        self._append_all(layer, keys, values, np.ascontiguousarray(queries), out)
+        self._append_all(layer, keys, values, np.ascontiguousarray(queries), out, mask)
         return out
 
     def _append_all(
-        self, layer: int, keys: F32, values: F32, queries: F32 | None = None, out: F32 | None = None
+        self,
+        layer: int,
+        keys: F32,
+        values: F32,
+        queries: F32 | None = None,
+        out: F32 | None = None,
+        mask: Mask = NO_MASK,
     ) -> None:
         stores, step = self.store_list, Step()
         try:
@@ -140,7 +157,7 @@ class PagedCache(Lifecycle):
             for i in range(len(keys)):
                 self._append_one(layer, keys[i : i + 1], values[i : i + 1])
                 if queries is not None and out is not None:
-                    out[i] = self._attend_one(layer, queries[i])
+                    out[i] = self._attend_one(layer, queries[i], mask)
             commit(stores, step)
         except BaseException:
             undo(stores, step)
@@ -192,18 +209,20 @@ class PagedCache(Lifecycle):
         )
         return out
 
-    def _attend_one(self, layer: int, query: F32) -> F32:
+    def _attend_one(self, layer: int, query: F32, mask: Mask) -> F32:
         states = SoftmaxStates(self.backend, query[None], self._scale, self.threads)
         sinks, packed, recent = (store.count(layer) for store in self.store_list)
-        if sinks:
-            states.add_half([(self._sinks.pages(layer), sinks, 0)])
-        if packed:
-            arm = self.arm
-            states.add_packed(arm.key_codec, arm.value_codec, [(self._packed.pages(layer), packed)])
-        if recent:
-            states.add_half([(self._recent.pages(layer), recent, self._recent.layers[layer].first)])
+        hidden = mask.hidden(sinks, packed, recent)
+        if sinks > hidden[0]:
+            states.add_half([(self._sinks.pages(layer), sinks - hidden[0], hidden[0])])
+        if packed > hidden[1]:
+            coded = [(self._packed.pages(layer), packed, hidden[1])]
+            states.add_packed(self.arm.key_codec, self.arm.value_codec, coded)
+        if recent > hidden[2]:
+            first = self._recent.layers[layer].first + hidden[2]
+            states.add_half([(self._recent.pages(layer), recent - hidden[2], first)])
         self._scratch_bytes = max(self._scratch_bytes, states.nbytes)
-        return states.merged()[0]
+        return states.merged(mask.sink_logits)[0]
 
     def buffers(self) -> dict[str, int]:
         """Bytes of every buffer that the cache holds, asked of the arrays themselves."""

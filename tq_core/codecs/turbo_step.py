@@ -41,9 +41,10 @@ def attend(
     pages: Pages,
     n_tokens: int,
     threads: int = 1,
+    first: int = 0,
 ) -> States:
-    """Softmax states over slots 0..n_tokens-1: peaks (c, n_query_heads), totals, outs (c, n_query_heads, head_dim)."""
-    return attend_batch(backend, keys, values, queries[None], scale, [(pages, n_tokens)], threads)[0]
+    """Softmax states over slots first..n_tokens-1: peaks (c, n_query_heads), totals, outs (c, n_query_heads, head_dim)."""
+    return attend_batch(backend, keys, values, queries[None], scale, [(pages, n_tokens, first)], threads)[0]
 
 
 def attend_batch(
@@ -52,11 +53,12 @@ def attend_batch(
     values: TurboValues,
     queries: F32,
     scale: float,
-    histories: Sequence[tuple[Pages, int]],
+    histories: Sequence[tuple[Pages, int, int]],
     threads: int = 1,
 ) -> list[States]:
-    """``attend`` for several sequences: queries (n_sequences, n_query_heads, head_dim), a history for each.
+    """``attend`` for several sequences: queries (n_sequences, n_query_heads, head_dim), a history for each: (pages, n_tokens, first).
 
+    Chunks are cut where they are without ``first``; those that end before it keep an empty state.
     Units of work are (sequence, chunk), or single KV heads of them while that would leave a thread idle.
     """
     n, heads, d = queries.shape
@@ -67,7 +69,7 @@ def attend_batch(
     backend.call(
         "quantize_query", x=rotated, query=query, step=step, scale=scale * LOG2_E, limit=float(limit)
     )
-    chunks = [-(-tokens // (CHUNK_PAGES * pages.layout.page_tokens)) for pages, tokens in histories]
+    chunks = [-(-tokens // (CHUNK_PAGES * pages.layout.page_tokens)) for pages, tokens, _ in histories]
     ends = np.cumsum([0, *chunks])
     peaks = np.full((ends[-1], heads), -np.inf, np.float32)
     totals, outs = np.zeros((ends[-1], heads), np.float32), np.zeros((ends[-1], heads, d), np.float32)
@@ -78,12 +80,13 @@ def attend_batch(
     )  # fmt: skip
     units: list[Unit] = []
     by_head = threads > 1 and ends[-1] < 2 * threads
-    for i, (pages, tokens) in enumerate(histories):
+    for i, (pages, tokens, start) in enumerate(histories):
         kv_heads = pages.layout.n_kv_heads
         group = heads // kv_heads
-        for c, (_, count, run) in enumerate(pages.runs(tokens, CHUNK_PAGES), ends[i]):
-            for first, taken in [(h, 1) for h in range(kv_heads)] if by_head else [(0, kv_heads)]:
-                own = slice(first * group, (first + taken) * group)
+        for c, (slot, count, run) in enumerate(pages.runs(tokens, CHUNK_PAGES), ends[i]):
+            skipped = min(max(start - slot, 0), count)
+            for head, taken in [(h, 1) for h in range(kv_heads)] if by_head else [(0, kv_heads)]:
+                own = slice(head * group, (head + taken) * group)
                 asked = slice(i * heads + own.start, i * heads + own.stop)
                 units.append(
                     partial(
@@ -91,13 +94,14 @@ def attend_batch(
                         query=query[asked],
                         step=step[asked],
                         pages=run.table,
-                        layout=run.layout.words_from(first),
+                        layout=run.layout.words_from(head),
                         pool=run.pool,
                         peak=peaks[c, own],
                         total=totals[c, own],
                         out=outs[c, own],
                         n_kv_heads=taken,
-                        n_tokens=count,
+                        n_tokens=count - skipped,
+                        first=skipped,
                     )
                 )
     run_units(units, threads)

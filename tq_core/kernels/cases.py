@@ -1,27 +1,21 @@
 """Inputs on which every backend must equal the numpy reference: shapes, tails and unpleasant values.
 
-Each case is a name and a function that builds the kernel's arguments afresh, outputs filled with a
-guard pattern, so that a kernel that writes too little shows.
+Each case is a name and a function of case_inputs with its arguments.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
-from tq_core.kernels.layout import PAGE_TOKENS, PageLayout, code_streams, half_streams
-from tq_core.math.books import RATES, load_books, widths_for
+from tq_core.kernels import case_inputs as inputs
+from tq_core.kernels.case_inputs import Arguments
+from tq_core.math.books import RATES
 from tq_core.math.quantize import NormMode
-from tq_core.math.rotation import StructuredRotation
 
 HEAD_DIMS = (16, 32, 64, 80, 96, 112, 128, 160, 256, 576)
 TOKEN_COUNTS = (0, 1, 2, 15, 16, 17, 31, 32, 33, 127, 128, 129, 300)
-GUARD = np.float32(-123.25)
-Arguments = dict[str, Any]
+GROUPS = (1, 2, 3, 4, 5, 7, 8, 16)  # query heads per KV head
 
 
 @dataclass(frozen=True)
@@ -33,220 +27,9 @@ class Case:
     build: Callable[[], Arguments]
 
 
-def _rng(*parts: object) -> np.random.Generator:
-    return np.random.default_rng(zlib.crc32(repr(parts).encode()))
-
-
-def _rotation(head_dim: int) -> Arguments:
-    rotation = StructuredRotation(head_dim, seed=7)
-    return {"signs": rotation.signs, "hadamard": rotation.hadamard}
-
-
-def _book(rate: float, head_dim: int, boundaries: bool = False) -> Arguments:
-    books = load_books()
-    out: Arguments = {"widths": widths_for(rate, head_dim), "levels": books.levels, "book_scale": books.scale}
-    return {**out, "boundaries": books.boundaries} if boundaries else out
-
-
-def nasty_vectors(n: int, head_dim: int, rng: np.random.Generator) -> np.ndarray:
-    """(n, head_dim) float32 that starts with zeros, a constant, one-hot, an outlier, tiny, denormal and negative-zero rows."""
-    x = rng.standard_normal((n, head_dim)).astype(np.float32) * np.float32(3)
-    special = np.zeros((8, head_dim), np.float32)
-    special[1] = 2.5
-    special[2, head_dim // 3] = -4
-    special[3] = x[0] if n else 0
-    special[3, 0] = 3.0e4
-    special[4] = np.float32(1e-6)
-    special[5] = np.float32(1e-42)
-    special[6] = -np.float32(0)
-    special[7, ::2] = 6.0e4
-    x[: len(special)] = special[:n]
-    return x
-
-
-def _random_pool(layout: PageLayout, n_pages: int, rng: np.random.Generator, half: bool) -> np.ndarray:
-    """A pool of random bytes: every code value occurs; scales and halves are finite, some subnormal."""
-    pool = rng.integers(0, 256, n_pages * layout.page_bytes, dtype=np.uint8)
-    streams = ("key_codes", "value_codes") if half else ("key_scales", "value_scales")
-    for page in range(n_pages):
-        for head in range(layout.n_kv_heads):
-            for stream in streams:
-                view = layout.view(pool, page, head, stream).view(np.float16)
-                values = rng.standard_normal(view.shape).astype(np.float16)
-                if not half:
-                    values = np.abs(values)
-                values[::7] = np.float16(6e-8)
-                view[:] = values
-    return pool
-
-
-def _paged(
-    rate: float | None,
-    head_dim: int,
-    kv_heads: int,
-    slots: int,
-    rng: np.random.Generator,
-    value_rate: float | None = None,
-) -> Arguments:
-    if rate is None:
-        streams = half_streams("key", head_dim, 32) + half_streams("value", head_dim, 32)
-        layout = PageLayout(kv_heads, 32, streams)
-    else:
-        widths = widths_for(rate, head_dim)
-        value_widths = widths_for(value_rate or rate, head_dim)
-        streams = code_streams("key", widths, PAGE_TOKENS) + code_streams("value", value_widths, PAGE_TOKENS)
-        layout = PageLayout(kv_heads, PAGE_TOKENS, streams)
-    n_pages = -(-slots // layout.page_tokens)
-    pages = rng.permutation(n_pages + 2)[:n_pages].astype(np.uint32)
-    return {
-        "pages": pages,
-        "layout": layout.words,
-        "pool": _random_pool(layout, n_pages + 2, rng, rate is None),
-    }
-
-
-def _scan(
-    kernel: str, rate: float | None, head_dim: int, kv_heads: int, group: int, tokens: int
-) -> Arguments:
-    rng = _rng(kernel, rate, head_dim, kv_heads, group, tokens)
-    first = 5 if rate is None else 0
-    heads, offset = kv_heads * group, 3
-    columns = tokens + offset + 2
-    a = _paged(rate, head_dim, kv_heads, tokens + first, rng)
-    a |= {"n_kv_heads": kv_heads, "n_tokens": tokens, "offset": offset}
-    if rate is None:
-        a["first"] = first
-    else:
-        a |= _book(rate, head_dim)
-    queries = rng.standard_normal((heads, head_dim)).astype(np.float32)
-    if kernel == "score_keys":
-        a["query"] = rng.integers(-32639, 32640, (heads, head_dim)).astype(np.int16)
-        a["query"][0], a["query"][-1] = 32639, -32639
-        a["step"] = np.abs(queries[:, 0]) * np.float32(1e-3)
-    elif kernel in ("score_keys_f32", "score_f16"):
-        a |= {"query": queries, "scale": 0.125}
-    else:
-        weights = np.exp(3 * rng.standard_normal((heads, columns))).astype(np.float32)
-        weights[:, offset + tokens // 2 :: 5] = 0
-        return {**a, "weights": weights, "out": queries}
-    return {**a, "scores": np.full((heads, columns), GUARD)}
-
-
-def _saturated(kernel: str, rate: float, head_dim: int) -> Arguments:
-    """Every code and every multiplier at its largest, so that the integer sums come as near to 2^31 as they can."""
-    a = _scan(kernel, rate, head_dim, 1, 2, 33)
-    a["pool"][:] = 0xFF
-    for scales in ("key_scales", "value_scales"):
-        streams = code_streams("key", a["widths"], PAGE_TOKENS) + code_streams(
-            "value", a["widths"], PAGE_TOKENS
-        )
-        layout = PageLayout(1, PAGE_TOKENS, streams)
-        for page in range(a["pool"].size // layout.page_bytes):
-            layout.view(a["pool"], page, 0, scales).view(np.float16)[:] = 1
-    if kernel == "score_keys":
-        a["query"][0], a["query"][1] = 32639, -32639
-    else:
-        a["weights"][:] = 1
-    return a
-
-
-def _append(kernel: str, rate: float, head_dim: int, tokens: int, first: int, mode: NormMode) -> Arguments:
-    rng = _rng(kernel, rate, head_dim, tokens, first)
-    a = (
-        _paged(rate, head_dim, 3, tokens + first, rng)
-        | _rotation(head_dim)
-        | _book(rate, head_dim, boundaries=True)
-    )
-    x = nasty_vectors(tokens * 3, head_dim, rng).reshape(tokens, 3, head_dim)
-    return {**a, "x": x, "first": first, "norm_mode": int(mode)}
-
-
-def _rotate(head_dim: int, n: int, inverse: int) -> Arguments:
-    x = nasty_vectors(n, head_dim, _rng("rotate", head_dim, n))
-    return {**_rotation(head_dim), "x": x, "y": np.full_like(x, GUARD), "inverse": inverse, "scale": 0.37}
-
-
-def _encode(rate: float, head_dim: int, mode: NormMode) -> Arguments:
-    x = nasty_vectors(37, head_dim, _rng("encode", rate, head_dim))
-    out = {"codes": np.full(x.shape, 0xAA, np.uint8), "scales": np.full(len(x), 0xAAAA, np.uint16)}
-    return {
-        **_rotation(head_dim),
-        **_book(rate, head_dim, boundaries=True),
-        "x": x,
-        **out,
-        "norm_mode": int(mode),
-    }
-
-
-def _query(head_dim: int, n: int, limit: int) -> Arguments:
-    x = nasty_vectors(n, head_dim, _rng("query", head_dim, n))
-    return {
-        "x": x,
-        "query": np.full(x.shape, -21846, np.int16),
-        "step": np.full(n, GUARD),
-        "scale": 0.125,
-        "limit": limit,
-    }
-
-
-def _attend(
-    kernel: str,
-    key_rate: float | None,
-    value_rate: float,
-    head_dim: int,
-    kv_heads: int,
-    group: int,
-    tokens: int,
-    small: int,
-) -> Arguments:
-    """A state that starts empty for even query heads and part-way for odd ones."""
-    rng = _rng(kernel, key_rate, value_rate, head_dim, kv_heads, group, tokens, small)
-    heads, first = kv_heads * group, 5 if key_rate is None else 0
-    a = _paged(key_rate, head_dim, kv_heads, tokens + first, rng, value_rate)
-    a |= {"n_kv_heads": kv_heads, "n_tokens": tokens}
-    state = rng.standard_normal((heads, head_dim)).astype(np.float32)
-    a |= {"peak": state[:, 0].copy(), "total": np.abs(state[:, 1]), "out": state}
-    a["peak"][::2], a["total"][::2], a["out"][::2] = -np.inf, 0, 0
-    if key_rate is None:
-        query = 2 * rng.standard_normal((heads, head_dim))
-        return {**a, "query": query.astype(np.float32), "first": first, "scale": 0.125}
-    books, limit = load_books(), 127 if small else 32639
-    return {
-        **a,
-        "query": rng.integers(-limit, limit + 1, (heads, head_dim)).astype(np.int16),
-        "step": (0.3 / limit * rng.uniform(0.5, 2, heads)).astype(np.float32),
-        "key_widths": widths_for(key_rate, head_dim),
-        "value_widths": widths_for(value_rate, head_dim),
-        "levels": books.levels,
-        "book_scale": books.scale,
-        "small": small,
-    }
-
-
-def _merge(parts: int, heads: int, head_dim: int) -> Arguments:
-    outs = nasty_vectors(parts * heads, head_dim, _rng("merge", parts, heads)).reshape(parts, heads, head_dim)
-    peaks, totals = outs[..., 1].copy(), np.abs(outs[..., 2])
-    outs[:, 0], peaks[:, 0], totals[:, 0] = 0, -np.inf, 0  # a head that has seen nothing
-    outs[0], peaks[0], totals[0] = 0, -np.inf, 0  # a part that is empty
-    return {"peaks": peaks, "totals": totals, "outs": outs, "y": np.full((heads, head_dim), GUARD)}
-
-
-def _softmax(n_tokens: int, rows: int, spread: float) -> Arguments:
-    scores = (spread * _rng("softmax", n_tokens, spread).standard_normal((rows, n_tokens + 3))).astype(
-        np.float32
-    )
-    return {"scores": scores, "n_tokens": n_tokens}
-
-
-def _linear(n: int, inputs: int, outputs: int) -> Arguments:
-    rng = _rng("linear", n, inputs, outputs)
-    x, w = nasty_vectors(n, inputs, rng), rng.standard_normal((outputs, inputs)).astype(np.float32)
-    return {"x": x, "w": w, "y": np.full((n, outputs), GUARD)}
-
-
 def _case(kernel: str, build: Callable[..., Arguments], *args: object) -> Case:
     label = "x".join(str(a.name if isinstance(a, NormMode) else a) for a in args)
-    if build in (_scan, _saturated, _append, _attend):
+    if build in (inputs.scan, inputs.saturated, inputs.append, inputs.attend):
         return Case(kernel, label, lambda: build(kernel, *args))
     return Case(kernel, label, lambda: build(*args))
 
@@ -255,53 +38,57 @@ def cases() -> Iterator[Case]:
     """Every parity case, kernel by kernel, small sizes first."""
     for d in HEAD_DIMS:
         for n in (0, 1, 11):
-            yield _case("rotate", _rotate, d, n, 0)
-            yield _case("rotate", _rotate, d, n, 1)
-        yield _case("quantize_query", _query, d, 9, 32639)
-        yield _case("quantize_query", _query, d, 9, 127)
+            yield _case("rotate", inputs.rotate, d, n, 0)
+            yield _case("rotate", inputs.rotate, d, n, 1)
+        yield _case("quantize_query", inputs.query, d, 9, 32639)
+        yield _case("quantize_query", inputs.query, d, 9, 127)
         for rate in RATES:
-            yield _case("encode_rows", _encode, rate, d, NormMode.matched)
+            yield _case("encode_rows", inputs.encode, rate, d, NormMode.matched)
     for mode in (NormMode.paper, NormMode.unbiased, NormMode.min_mse):
-        yield _case("encode_rows", _encode, 3.5, 64, mode)
+        yield _case("encode_rows", inputs.encode, 3.5, 64, mode)
     for kernel, mode in (("append_keys", NormMode.matched), ("append_values", NormMode.min_mse)):
         for rate in RATES:
             for d in (16, 64, 80, 128, 576):
-                yield _case(kernel, _append, rate, d, 7, 125, mode)
+                yield _case(kernel, inputs.append, rate, d, 7, 125, mode)
         for n, first in ((0, 0), (1, 31), (17, 16), (130, 100)):
-            yield _case(kernel, _append, 3.0, 48, n, first, mode)
+            yield _case(kernel, inputs.append, 3.0, 48, n, first, mode)
     for kernel in ("score_keys", "sum_values", "score_keys_f32", "sum_values_f32"):
         for rate in RATES:
             for d in HEAD_DIMS if kernel in ("score_keys", "sum_values") else (16, 80, 128, 576):
-                yield _case(kernel, _scan, rate, d, 2, 3, 33)
+                yield _case(kernel, inputs.scan, rate, d, 2, 3, 33)
         for tokens in TOKEN_COUNTS:
-            yield _case(kernel, _scan, 3.5, 64, 3, 2, tokens)
-        for group in (1, 4, 5, 7):
-            yield _case(kernel, _scan, 3.0, 32, 1, group, 47)
+            yield _case(kernel, inputs.scan, 3.5, 64, 3, 2, tokens)
+        for group in GROUPS:
+            yield _case(kernel, inputs.scan, 3.0, 32, 1, group, 47)
     for d in (256, 576):
         for rate in (2.0, 4.0):
-            yield _case("score_keys", _saturated, rate, d)
-            yield _case("sum_values", _saturated, rate, d)
+            yield _case("score_keys", inputs.saturated, rate, d)
+            yield _case("sum_values", inputs.saturated, rate, d)
     for kernel in ("score_f16", "sum_f16"):
         for d in HEAD_DIMS:
-            yield _case(kernel, _scan, None, d, 3, 2, 41)
+            yield _case(kernel, inputs.scan, None, d, 3, 2, 41)
         for tokens in TOKEN_COUNTS[:9]:
-            yield _case(kernel, _scan, None, 64, 1, 5, tokens)
+            yield _case(kernel, inputs.scan, None, 64, 1, 5, tokens)
     for small in (0, 1):
         for key_rate, value_rate in ((3.5, 3.0), (4.0, 4.0), (2.0, 2.5), (3.0, 3.5)):
             for d in (16, 64, 80, 128, 256, 576):
-                yield _case("attend_packed", _attend, key_rate, value_rate, d, 2, 3, 161, small)
+                yield _case("attend_packed", inputs.attend, key_rate, value_rate, d, 2, 3, 161, small)
         for tokens in TOKEN_COUNTS:
-            yield _case("attend_packed", _attend, 3.5, 3.0, 32, 3, 1, tokens, small)
-    for group in (2, 4, 7):
-        yield _case("attend_packed", _attend, 3.5, 3.0, 64, 1, group, 140, 0)
+            yield _case("attend_packed", inputs.attend, 3.5, 3.0, 32, 3, 1, tokens, small)
+        for tokens, first in ((0, 5), (1, 127), (3, 130), (150, 16), (150, 37), (33, 256)):
+            yield _case("attend_packed", inputs.attend, 3.5, 3.0, 32, 2, 3, tokens, small, first)
+    for group in GROUPS:
+        yield _case("attend_packed", inputs.attend, 3.5, 3.0, 64, 1, group, 140, 0)
+        yield _case("attend_half", inputs.attend, None, 0, 32, 2, group, 37, 0, 3)
     for d in HEAD_DIMS:
-        yield _case("attend_half", _attend, None, 0, d, 3, 2, 41, 0)
+        yield _case("attend_half", inputs.attend, None, 0, d, 3, 2, 41, 0, 5)
     for tokens in TOKEN_COUNTS[:9]:
-        yield _case("attend_half", _attend, None, 0, 64, 1, 5, tokens, 0)
+        yield _case("attend_half", inputs.attend, None, 0, 64, 1, 5, tokens, 0, 5)
     for parts, heads, d in ((1, 3, 16), (2, 5, 80), (7, 4, 64)):
-        yield _case("merge_states", _merge, parts, heads, d)
+        for sinks in (0, 1, 2):
+            yield _case("merge_states", inputs.merge, parts, heads, d, sinks)
     for n in TOKEN_COUNTS:
-        yield _case("softmax", _softmax, n, 5, 4.0)
-    yield _case("softmax", _softmax, 100, 3, 60.0)
-    for n, inputs, outputs in ((0, 16, 3), (1, 1, 1), (3, 15, 2), (2, 17, 5), (5, 64, 7), (3, 384, 11)):
-        yield _case("linear", _linear, n, inputs, outputs)
+        yield _case("softmax", inputs.softmax, n, 5, 4.0)
+    yield _case("softmax", inputs.softmax, 100, 3, 60.0)
+    for n, width, outputs in ((0, 16, 3), (1, 1, 1), (3, 15, 2), (2, 17, 5), (5, 64, 7), (3, 384, 11)):
+        yield _case("linear", inputs.linear, n, width, outputs)

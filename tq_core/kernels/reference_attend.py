@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from tq_core.kernels.reference import score_keys
-from tq_core.kernels.reference_pages import half_rows, page_codes, pages_of, runs, steps_of
+from tq_core.kernels.reference_pages import half_rows, page_codes, page_spans, runs, steps_of
 from tq_core.math import lanes
 from tq_core.math.quantize import QUERY_MAX, SMALL_MAX, quantize_symmetric
 
@@ -40,16 +40,23 @@ def attend_packed(
     out,
     n_kv_heads,
     n_tokens,
+    first,
     small,
 ):
-    """Move each head's softmax state over packed pages, page by page: exact integer scores, exact integer sums."""
+    """Move each head's softmax state over slots first, first + 1, ... of packed pages, page by page.
+
+    Exact integer scores, exact integer sums. Pages that end before ``first`` are not read. In the page that holds
+    it, the slots before get weight 0 in their own lanes: peak, integer weights and sums have the bits that they would
+    have without those slots, and so has total when ``first`` is a multiple of 16; else its lanes are shifted.
+    """
     group, limit = query.shape[0] // n_kv_heads, SMALL_MAX if small else QUERY_MAX
-    for page, _, count in pages_of(pages, layout, n_tokens):
+    for page, low, count in page_spans(pages, layout, first, n_tokens):
         scores = np.empty((query.shape[0], count), np.float32)
         score_keys(
             query=query, step=step, widths=key_widths, levels=levels, book_scale=book_scale, pages=[page], layout=layout,
             pool=pool, scores=scores, n_kv_heads=n_kv_heads, n_tokens=count, offset=0,
         )  # fmt: skip
+        scores[:, :low] = LOWEST
         for q in range(query.shape[0]):
             value_scale, codes = page_codes(pool, page, layout, q // group, value_widths, False, count)
             weights, peak[q], total[q], shrink = _soften(scores[q], peak[q], total[q])
@@ -61,11 +68,9 @@ def attend_packed(
 
 def attend_half(*, query, pages, layout, pool, peak, total, out, n_kv_heads, n_tokens, first, scale):
     """Move each head's softmax state over float16 rows, page by page, sums in token order."""
-    group, page_tokens = query.shape[0] // n_kv_heads, int(layout[0])
-    at = first
-    while at < first + n_tokens:
-        count = min(page_tokens - at % page_tokens, first + n_tokens - at)
-        page, slots = pages[at // page_tokens], slice(at % page_tokens, at % page_tokens + count)
+    group = query.shape[0] // n_kv_heads
+    for page, low, high in page_spans(pages, layout, first, n_tokens):
+        slots = slice(low, high)
         for q in range(query.shape[0]):
             keys = half_rows(pool, page, layout, q // group, query.shape[1], True)[slots].astype(np.float32)
             values = half_rows(pool, page, layout, q // group, query.shape[1], False)[slots].astype(
@@ -74,18 +79,22 @@ def attend_half(*, query, pages, layout, pool, peak, total, out, n_kv_heads, n_t
             scores = lanes.dot(query[q], keys) * np.float32(scale)
             weights, peak[q], total[q], shrink = _soften(scores, peak[q], total[q])
             out[q] = out[q] * shrink
-            for t in range(count):
+            for t in range(high - low):
                 out[q] = out[q] + weights[t] * values[t]
-        at += count
 
 
-def merge_states(*, peaks, totals, outs, y):
-    """One output from the states of disjoint parts of the history, parts in order; zeros where all are empty."""
-    top = np.maximum(peaks.max(axis=0), LOWEST)
+def merge_states(*, peaks, totals, outs, sink, y):
+    """One output from the states of disjoint parts of the history, parts in order; zeros where all are empty.
+
+    Each row of ``sink`` adds 2^logit to the denominators, after the parts, and nothing to the sums.
+    """
+    top = np.maximum(np.concatenate([peaks, sink]).max(axis=0), LOWEST)
     total, y[:] = np.zeros(peaks.shape[1], np.float32), 0
     for part in range(peaks.shape[0]):
         share = lanes.exp2_f32(peaks[part] - top)
         total = total + totals[part] * share
         y[:] = y + outs[part] * share[:, None]
+    for logits in sink:
+        total = total + lanes.exp2_f32(logits - top)
     with np.errstate(divide="ignore"):
         y[:] = y * np.where(total > 0, np.float32(1) / total, np.float32(0))[:, None]

@@ -35,6 +35,14 @@ def pages_of(pages, layout, n_tokens):
             yield page, start, min(page_tokens, n_tokens - start)
 
 
+def page_spans(pages, layout, first, n_tokens):
+    """(page, first slot, end slot) of every page with some of the slots first .. first + n_tokens - 1."""
+    page_tokens, end = int(layout[0]), first + n_tokens
+    for i in range(first // page_tokens, -(-end // page_tokens) if n_tokens else 0):
+        start = i * page_tokens
+        yield pages[i], max(first - start, 0), min(end - start, page_tokens)
+
+
 RUN_GROUPS = 16  # 255 * 32639 * 256 channels is the largest sum of whole groups that an int32 holds
 
 

@@ -81,7 +81,8 @@ def _kernel(
 
 
 # d head_dim, m Hadamard order, g = d/16 dim groups, q query heads, s score stride,
-# p pages in the block table, b bytes of the pool, h KV heads, w rows of the book table.
+# p pages in the block table, b bytes of the pool, h KV heads, w rows of the book table, c parts of the
+# history, k logits that no value belongs to (none, or one: a learned sink).
 _ROTATION = "in signs f4[d]; in hadamard f4[m,m]"
 _BOOK = "in widths u1[g]; in levels u1[w,16]; in book_scale f4[w]"
 _PAGES = "in pages u4[p]; in layout u4[8]"
@@ -154,7 +155,7 @@ KERNELS: dict[str, Kernel] = {
         _kernel(
             "attend_packed",
             "in query i2[q,d]; in step f4[q]; in key_widths u1[g]; in value_widths u1[g]; in levels u1[w,16]; "
-            f"in book_scale f4[w]; {_PAGES}; in pool u1[b]; {_STATE}; u4 n_kv_heads; u4 n_tokens; u4 small",
+            f"in book_scale f4[w]; {_PAGES}; in pool u1[b]; {_STATE}; u4 n_kv_heads; u4 n_tokens; u4 first; u4 small",
             "exact_floats",
             paged=True,
         ),
@@ -166,7 +167,7 @@ KERNELS: dict[str, Kernel] = {
         ),
         _kernel(
             "merge_states",
-            "in peaks f4[c,q]; in totals f4[c,q]; in outs f4[c,q,d]; out y f4[q,d]",
+            "in peaks f4[c,q]; in totals f4[c,q]; in outs f4[c,q,d]; in sink f4[k,q]; out y f4[q,d]",
             "exact_floats",
         ),
         _kernel("softmax", "inout scores f4[q,s]; u4 n_tokens", "exact_floats"),

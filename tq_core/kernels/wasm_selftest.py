@@ -96,7 +96,8 @@ def _coded_cases(draw: Any, run: Any) -> Iterator[tuple[str, Arguments]]:
         yield "sum_values", {**stored, "weights": weights, "out": out}
         yield "sum_values_f32", {**stored, "weights": weights, "out": out}
         attended = {k: v for k, v in stored.items() if k not in ("widths", "offset")}
-        attended |= {"key_widths": _WIDTHS, "value_widths": _WIDTHS, "query": query, "step": step, "small": 0}
+        attended |= {"key_widths": _WIDTHS, "value_widths": _WIDTHS, "query": query, "step": step}
+        attended |= {"n_tokens": _TOKENS - 3, "first": 3, "small": 0}
         yield "attend_packed", {**attended, **_state(draw, query_heads)}
 
 
@@ -114,7 +115,7 @@ def _plain_cases(draw: Any) -> Iterator[tuple[str, Arguments]]:
     half = {k: v for k, v in stored.items() if k != "offset"}
     half |= {"query": draw(query_heads, _HEAD_DIM), "scale": 0.125}
     yield "attend_half", {**half, **_state(draw, query_heads)}
-    parts = {"peaks": draw(3, 5), "totals": np.abs(draw(3, 5)), "outs": draw(3, 5, 48)}
+    parts = {"peaks": draw(3, 5), "totals": np.abs(draw(3, 5)), "outs": draw(3, 5, 48), "sink": draw(1, 5)}
     yield "merge_states", {**parts, "y": np.zeros((5, 48), np.float32)}
     yield "softmax", {"scores": 4 * scores, "n_tokens": _TOKENS}
     yield "linear", {"x": draw(3, 37), "w": draw(5, 37), "y": np.zeros((3, 5), np.float32)}

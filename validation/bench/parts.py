@@ -151,7 +151,7 @@ def overhead_entries(world: World, target: str) -> list[Entry]:
         "value_widths": world.widths("value"), "levels": world.books.levels, "book_scale": world.books.scale,
         "pages": world.tables[0], "layout": world.layout.words, "pool": world.pool, "peak": np.zeros(heads, np.float32),
         "total": np.zeros(heads, np.float32), "out": np.zeros((heads, d), np.float32),
-        "n_kv_heads": world.shape.n_kv_heads, "n_tokens": 0, "small": 0,
+        "n_kv_heads": world.shape.n_kv_heads, "n_tokens": 0, "first": 0, "small": 0,
     }  # fmt: skip
     bound = bind("attend_packed", arguments)
     raw, fixed = getattr(load_kernels(), target).attend_packed, (*bound.arrays, *bound.sizes, *bound.scalars)

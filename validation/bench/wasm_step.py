@@ -84,8 +84,8 @@ def program(world: World, heap_base: int) -> Program:
         {"scale": world.scale * LOG2_E, "limit": float(QUERY_MAX)},
     )
     merge = _call(
-        "merge_states", {"peaks": at["state"], "totals": totals_at, "outs": at["plain"], "y": at["y"]},
-        {"c": chunks, "q": heads, "d": d}, {},
+        "merge_states", {"peaks": at["state"], "totals": totals_at, "outs": at["plain"], "sink": at["y"], "y": at["y"]},
+        {"c": chunks, "q": heads, "d": d, "k": 0}, {},
     )  # fmt: skip
     steps = []
     for layer in range(world.layers):
@@ -105,6 +105,7 @@ def program(world: World, heap_base: int) -> Program:
             scalars = {
                 "n_kv_heads": world.shape.n_kv_heads,
                 "n_tokens": min(per, world.tokens - c * per),
+                "first": 0,
                 "small": 0,
             }
             ops.append(

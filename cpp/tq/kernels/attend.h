@@ -34,13 +34,15 @@ TQ_INLINE float exp2_of(float x) {
   return lanes[0];
 }
 
-// The largest logit of each of kHeads rows of scores (padded to whole vectors with kLowest) joins its peak; shrink is
-// the factor by which the row's sums so far change. One exponential serves all rows.
+// The largest logit of each of kHeads rows of scores joins its peak; shrink is the factor by which the row's sums so far
+// change. Slots outside low..count-1 become kLowest. One exponential serves all rows.
 template <int kHeads>
-TQ_INLINE void raise_peaks(float* scores, size_t stride, uint32_t count, uint32_t padded, float* peak, float* shrink) {
+TQ_INLINE void raise_peaks(float* scores, size_t stride, uint32_t low, uint32_t count, uint32_t padded, float* peak,
+                           float* shrink) {
   alignas(kRowBytes) float change[kLanes] = {}, factor[kLanes];
   for (int h = 0; h < kHeads; ++h) {
     float* row = scores + h * stride;
+    for (uint32_t t = 0; t < low; ++t) row[t] = kLowest;
     for (uint32_t t = count; t < padded; ++t) row[t] = kLowest;
     F32 most = splat(kLowest);
     for (uint32_t t = 0; t < padded; t += kLanes) most = max(most, load(row + t));
@@ -91,19 +93,20 @@ TQ_INLINE void soften_all(float* scores, size_t stride, uint32_t padded, const f
 }
 
 template <int kHeads>
-TQ_INLINE void soften(float* scores, size_t stride, uint32_t count, uint32_t padded, float* peak, float* total, float* shrink) {
-  raise_peaks<kHeads>(scores, stride, count, padded, peak, shrink);
+TQ_INLINE void soften(float* scores, size_t stride, uint32_t low, uint32_t count, uint32_t padded, float* peak,
+                      float* total, float* shrink) {
+  raise_peaks<kHeads>(scores, stride, low, count, padded, peak, shrink);
   soften_all<false, kHeads>(scores, stride, padded, peak, total, shrink, nullptr, nullptr);
 }
 
 // The same for a packed page, on to integers.
 template <int kHeads>
-TQ_KERNEL inline void soften_packed(PreparedWeights& weights, float* scores, const uint8_t* scales, uint32_t count,
+TQ_KERNEL inline void soften_packed(PreparedWeights& weights, float* scores, const uint8_t* scales, uint32_t low, uint32_t count,
                                     uint32_t padded, float limit, float* peak, float* total, float* shrink) {
   alignas(kRowBytes) float value_scale[kMaxPageTokens];
   float most[kHeads];
   for (uint32_t t = 0; t < padded; t += kLanes) store(value_scale + t, load_half_bytes(scales + 2 * t));
-  raise_peaks<kHeads>(scores, kMaxPageTokens, count, padded, peak, shrink);
+  raise_peaks<kHeads>(scores, kMaxPageTokens, low, count, padded, peak, shrink);
   soften_all<true, kHeads>(scores, kMaxPageTokens, padded, peak, total, shrink, value_scale, most);
   for (int h = 0; h < kHeads; ++h) quantize_weights(weights, h, scores + h * kMaxPageTokens, padded, most[h], limit);
 }
@@ -114,7 +117,7 @@ struct PackedPages {
   Layout layout;
   const uint8_t *key_widths, *value_widths, *levels;
   const float* book_scale;
-  uint32_t groups, n_tokens;
+  uint32_t groups, first, end;  // slots first..end-1
   float limit;  // of the integers that weights become
 };
 
@@ -128,16 +131,17 @@ TQ_KERNEL inline void attend_heads(const PackedPages& in, uint32_t kv_head, cons
   prepare_query<kHeads>(prepared, query, in.key_widths, d);
   alignas(kRowBytes) float scores[kHeads * kMaxPageTokens], shrink[kHeadsAtOnce];
   PreparedWeights weights;
-  for (uint32_t start = 0, p = 0; start < in.n_tokens; start += layout.page_tokens, ++p) {
-    const uint32_t after = start + layout.page_tokens < in.n_tokens ? p + 1 : p;
+  uint32_t p = in.first / layout.page_tokens, low = in.first % layout.page_tokens;
+  for (uint32_t start = p * layout.page_tokens; start < in.end; start += layout.page_tokens, ++p, low = 0) {
+    const uint32_t after = start + layout.page_tokens < in.end ? p + 1 : p;
     const uint8_t* base = in.pool + head_base(layout, in.pages[p], kv_head);
     const uint8_t* next = in.pool + head_base(layout, in.pages[after], kv_head);
-    const uint32_t count = smaller(layout.page_tokens, in.n_tokens - start);
+    const uint32_t count = smaller(layout.page_tokens, in.end - start);
     const uint32_t n_tiles = (count + kTileTokens - 1) / kTileTokens;
     score_page<kHeads, kSmall>(base, next, layout, prepared, in.levels, in.book_scale, step, count, scores,
                                kMaxPageTokens);
-    soften_packed<kHeads>(weights, scores, base + layout.value_scales, count, n_tiles * kTileTokens, in.limit, peak, total,
-                          shrink);
+    soften_packed<kHeads>(weights, scores, base + layout.value_scales, low, count, n_tiles * kTileTokens, in.limit, peak,
+                          total, shrink);
     sum_page<kHeads, kSmall>(base, next, layout, weights, in.value_widths, in.levels, in.book_scale, in.groups, n_tiles,
                              shrink, out);
   }
@@ -157,9 +161,10 @@ TQ_KERNEL inline void attend_packed(const int16_t* query, const float* step, con
                                     const uint8_t* value_widths, const uint8_t* levels, const float* book_scale,
                                     const uint32_t* pages, const uint32_t* layout_words, const uint8_t* pool, float* peak,
                                     float* total, float* out, uint32_t q, uint32_t d, uint32_t groups, uint32_t,
-                                    uint32_t, uint32_t, uint32_t n_kv_heads, uint32_t n_tokens, uint32_t small) {
-  const PackedPages in{pool, pages, read_layout(layout_words), key_widths, value_widths, levels, book_scale, groups, n_tokens,
-                       small ? kSmallMax : kIntegerMax};
+                                    uint32_t, uint32_t, uint32_t n_kv_heads, uint32_t n_tokens, uint32_t first, uint32_t small) {
+  if (n_tokens == 0) return;  // the page of `first` need not be there
+  const PackedPages in{pool, pages, read_layout(layout_words), key_widths, value_widths, levels, book_scale, groups, first,
+                       first + n_tokens, small ? kSmallMax : kIntegerMax};
   const uint32_t group = q / n_kv_heads;
   for (uint32_t row = 0; row < q;) {
     const uint32_t kv_head = row / group;
@@ -170,12 +175,14 @@ TQ_KERNEL inline void attend_packed(const int16_t* query, const float* step, con
   }
 }
 
-// States of c parts of the history to one normalised output, parts in order; all parts empty gives zeros.
-TQ_KERNEL inline void merge_states(const float* peaks, const float* totals, const float* outs, float* y, uint32_t c,
-                                   uint32_t q, uint32_t d) {
+// States of c parts of the history to one normalised output, parts in order; all parts empty gives zeros. k more
+// logits per head, without values, add to the denominator only.
+TQ_KERNEL inline void merge_states(const float* peaks, const float* totals, const float* outs, const float* sink, float* y,
+                                   uint32_t c, uint32_t q, uint32_t d, uint32_t k) {
   for (uint32_t row = 0; row < q; ++row) {
     float peak = kLowest;
     for (uint32_t part = 0; part < c; ++part) peak = peaks[part * q + row] > peak ? peaks[part * q + row] : peak;
+    for (uint32_t i = 0; i < k; ++i) peak = sink[i * q + row] > peak ? sink[i * q + row] : peak;
     float total = 0.0f;
     float* o = y + size_t(row) * d;
     for (uint32_t i = 0; i < d; i += kLanes) store(o + i, splat(0.0f));
@@ -185,6 +192,7 @@ TQ_KERNEL inline void merge_states(const float* peaks, const float* totals, cons
       const float* from = outs + (size_t(part) * q + row) * d;
       for (uint32_t i = 0; i < d; i += kLanes) store(o + i, load(o + i) + load(from + i) * splat(share));
     }
+    for (uint32_t i = 0; i < k; ++i) total = total + exp2_of(sink[i * q + row] - peak);
     const F32 inverse = splat(total > 0.0f ? 1.0f / total : 0.0f);
     for (uint32_t i = 0; i < d; i += kLanes) store(o + i, load(o + i) * inverse);
   }

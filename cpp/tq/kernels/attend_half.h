@@ -55,7 +55,7 @@ TQ_KERNEL inline void attend_half_heads(const HalfPages& in, uint32_t kv_head, c
     alignas(kRowBytes) float scores[kHeads * kMaxPageTokens], shrink[kHeads];
     score_half_rows<kHeads>(query, half_row(in.pool, in.pages, in.layout, at, kv_head, in.d, in.layout.key_codes), count,
                             in.d, in.scale, scores);
-    soften<kHeads>(scores, kMaxPageTokens, count, padded, peak, total, shrink);
+    soften<kHeads>(scores, kMaxPageTokens, 0, count, padded, peak, total, shrink);
     sum_half_rows<kHeads>(scores, shrink, half_row(in.pool, in.pages, in.layout, at, kv_head, in.d, in.layout.value_codes),
                           count, in.d, out);
     at += count;

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tq_core.kernels import cases
-from tq_core.kernels.cases import Arguments, Case
+from tq_core.kernels import case_inputs as inputs
+from tq_core.kernels.case_inputs import Arguments
+from tq_core.kernels.cases import Case
 from tq_core.kernels.table import KERNELS
 from tq_core.math.books import RATES
 from tq_core.math.quantize import NormMode
@@ -25,7 +26,7 @@ SPECIAL_HALVES = (0.0, 6e-8, 6.1e-5, 1.0, 65504.0)
 POSITIVE = ("step", "weights", "total", "totals")
 FIXED = ("signs", "hadamard", "levels", "book_scale", "boundaries")  # tables, not data
 
-head_dims = st.integers(1, 16).map(lambda n: 16 * n)
+head_dims = st.one_of(st.integers(1, 16).map(lambda n: 16 * n), st.just(576))
 rates = st.sampled_from(RATES)
 modes = st.sampled_from(list(NormMode))
 kv_heads, groups = st.integers(1, 4), st.integers(1, 9)
@@ -35,24 +36,24 @@ flags = st.integers(0, 1)
 
 
 def _encode_rows(rate: float, head_dim: int, mode: NormMode, n: int) -> Arguments:
-    made = cases._encode(rate, head_dim, mode)
+    made = inputs.encode(rate, head_dim, mode)
     return {**made, **{name: made[name][:n].copy() for name in ("x", "codes", "scales")}}
 
 
 def _softmax(n_tokens: int, rows: int, spread: float) -> Arguments:
-    return cases._softmax(n_tokens, rows, spread)
+    return inputs.softmax(n_tokens, rows, spread)
 
 
 def _scan(kernel: str) -> st.SearchStrategy[tuple[Callable[..., Arguments], tuple[Any, ...]]]:
     rate = st.none() if kernel.endswith("f16") else rates
     return st.tuples(
-        st.just(cases._scan), st.tuples(st.just(kernel), rate, head_dims, kv_heads, groups, tokens)
+        st.just(inputs.scan), st.tuples(st.just(kernel), rate, head_dims, kv_heads, groups, tokens)
     )
 
 
 def _append(kernel: str) -> st.SearchStrategy[tuple[Callable[..., Arguments], tuple[Any, ...]]]:
     drawn = st.tuples(st.just(kernel), rates, head_dims, st.integers(0, 40), st.integers(0, 260), modes)
-    return st.tuples(st.just(cases._append), drawn)
+    return st.tuples(st.just(inputs.append), drawn)
 
 
 def _of(build: Callable[..., Arguments], *parts: Any) -> st.SearchStrategy[Any]:
@@ -61,21 +62,23 @@ def _of(build: Callable[..., Arguments], *parts: Any) -> st.SearchStrategy[Any]:
 
 # Kernel -> strategy of (builder, its arguments).
 STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
-    "rotate": _of(cases._rotate, head_dims, st.integers(0, 20), flags),
+    "rotate": _of(inputs.rotate, head_dims, st.integers(0, 20), flags),
     "encode_rows": _of(_encode_rows, rates, head_dims, modes, st.integers(0, 37)),
     "append_keys": _append("append_keys"),
     "append_values": _append("append_values"),
-    "quantize_query": _of(cases._query, head_dims, st.integers(1, 20), st.sampled_from((127, 32639))),
+    "quantize_query": _of(inputs.query, head_dims, st.integers(1, 20), st.sampled_from((127, 32639))),
     **{k: _scan(k) for k in KERNELS if k.startswith(("score_", "sum_"))},
     "attend_packed": _of(
-        cases._attend, st.just("attend_packed"), rates, rates, head_dims, kv_heads, groups, tokens, flags
+        inputs.attend, st.just("attend_packed"), rates, rates, head_dims, kv_heads, groups, tokens, flags,
+        st.integers(0, 300),
     ),
     "attend_half": _of(
-        cases._attend, st.just("attend_half"), st.none(), st.just(0), head_dims, kv_heads, groups, tokens, st.just(0)
+        inputs.attend, st.just("attend_half"), st.none(), st.just(0), head_dims, kv_heads, groups, tokens, st.just(0),
+        st.integers(0, 40),
     ),
-    "merge_states": _of(cases._merge, st.integers(1, 9), st.integers(1, 12), head_dims),
+    "merge_states": _of(inputs.merge, st.integers(1, 9), st.integers(1, 12), head_dims, st.integers(0, 3)),
     "softmax": _of(_softmax, tokens, st.integers(1, 8), st.sampled_from((0.0, 1.0, 30.0, 1e4))),
-    "linear": _of(cases._linear, st.integers(0, 6), st.integers(1, 200), st.integers(1, 9)),
+    "linear": _of(inputs.linear, st.integers(0, 6), st.integers(1, 200), st.integers(1, 9)),
 }  # fmt: skip
 
 places = st.integers(0, 2**31 - 1)
@@ -91,7 +94,7 @@ def _plant(kernel: str, made: Arguments, values: list[tuple[int, float, int]]) -
     for which, value, place in values if data else ():
         arg = data[which % len(data)]
         kept = abs(value) if arg.name in POSITIVE else value
-        if arg.name in ("peak", "peaks"):
+        if arg.name in ("peak", "peaks", "sink"):
             kept += 0.0  # a step never leaves a peak of negative zero
         made[arg.name].reshape(-1)[place % made[arg.name].size] = np.float32(kept)
 

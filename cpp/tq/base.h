@@ -42,10 +42,10 @@ enum NormMode : uint32_t { kPaper = 0, kUnbiased = 1, kMinMse = 2, kMatched = 3 
 // Entries of the `layout` argument, in the order of LAYOUT in tq_core/kernels/table.py.
 struct Layout {
   uint32_t page_tokens, page_bytes, header_bytes, head_bytes;
-  uint32_t key_scales, key_codes, value_scales, value_codes;
+  uint32_t key_scales, key_codes, value_scales, value_codes, key_centres;
 };
 
-TQ_INLINE Layout read_layout(const uint32_t* v) { return Layout{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]}; }
+TQ_INLINE Layout read_layout(const uint32_t* v) { return Layout{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8]}; }
 
 TQ_INLINE size_t head_base(const Layout& layout, uint32_t page, uint32_t kv_head) {
   return size_t(page) * layout.page_bytes + layout.header_bytes + size_t(kv_head) * layout.head_bytes;

@@ -91,8 +91,24 @@ class SoftmaxStates:
             units.append(unit)
         run_units(units, self._threads)
 
-    def add_packed(self, keys: KeyCodec, values: ValueCodec, parts: Sequence[tuple[Pages, int, int]]) -> None:
-        """(pages, end, first): slots first..end-1, in one pass where the pair of codecs has a fused step, else scores, softmax, sums."""
+    def add_packed(
+        self,
+        keys: KeyCodec,
+        values: ValueCodec,
+        parts: Sequence[tuple[Pages, int, int]],
+        shifts: Sequence[F32 | float] | None = None,
+    ) -> None:
+        """(pages, end, first): slots first..end-1, in one pass where the codecs have a fused step, else in three.
+
+        shifts: per sequence (n_query_heads,), what every logit here lacks; adding it moves the peak alone.
+        """
+        given = [len(states) for states in self._parts]
+        self._pack(keys, values, parts)
+        for states, before, shift in zip(self._parts, given, shifts or [0.0] * len(given), strict=True):
+            for state in states[before:]:
+                state[0][:] += shift * np.float32(turbo_step.LOG2_E)
+
+    def _pack(self, keys: KeyCodec, values: ValueCodec, parts: Sequence[tuple[Pages, int, int]]) -> None:
         pair = turbo_step.fusable(keys, values)
         if pair is not None:
             if any(end > first for _, end, first in parts):

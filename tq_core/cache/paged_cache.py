@@ -55,8 +55,9 @@ class PagedCache(Lifecycle):
     """Keys and values of a model's attention under one arm.
 
     reserve_tokens: tokens per layer for which pages are set aside at once. threads: see kernels.threads.thread_count;
-    results do not depend on it. identity: what made the tokens (a digest of model and adapter). Raises DTypeError,
-    ShapeError, CodecError or ValueRangeError for arguments of another kind and for an arm that cannot store the shape.
+    results do not depend on it. identity: what made the tokens (a digest of model and adapter).
+    key_centres: (n_layers, n_kv_heads, head_dim) float32, a fixed vector that packed keys are stored without, such as a
+    projection's bias. Raises DTypeError, ShapeError, CodecError or ValueRangeError for arguments of another kind and for an arm that cannot store the shape.
     ``attend`` is all that a model needs; what else can be done with the tokens is in ``Lifecycle``.
     """
 
@@ -68,6 +69,7 @@ class PagedCache(Lifecycle):
         reserve_tokens: int = 0,
         threads: int | None = None,
         identity: str | None = None,
+        key_centres: F32 | None = None,
     ) -> None:
         check(isinstance(shape, ModelShape), "shape", "a ModelShape", repr(shape), DTypeError)
         check(isinstance(arm, Arm), "arm", "an Arm, as get_arm returns", repr(arm), DTypeError)
@@ -88,6 +90,9 @@ class PagedCache(Lifecycle):
         )
         for codec in (arm.key_codec, arm.value_codec):
             codec.check(shape.head_dim)
+        if key_centres is not None:
+            check_tokens("key_centres", key_centres, shape.n_layers, shape.n_kv_heads, shape.head_dim)
+            key_centres = key_centres.copy()
         self.backend = backend or get_backend()
         self.threads = thread_count(threads, self.backend)
         everything = (
@@ -98,7 +103,7 @@ class PagedCache(Lifecycle):
         common = self.backend, arm.digest
         stores = (
             PageStore(shape, *half, *common, min(arm.sinks, reserve_tokens)),
-            PageStore(shape, *coded, *common, packed, arm.sinks),
+            PageStore(shape, *coded, *common, packed, arm.sinks, key_centres),
             PageStore(shape, *half, *common, everything, arm.sinks),
         )
         super().__init__(shape, arm, stores, identity)
@@ -203,13 +208,15 @@ class PagedCache(Lifecycle):
         half.scores(self.backend, query, self._scale, self._sinks.pages(layer), sinks, out, 0)
         codec = self.arm.key_codec
         codec.scores(self.backend, query, self._scale, self._packed.pages(layer), packed, out, sinks)
+        if self._packed.key_centres is not None:
+            out[:, sinks : sinks + packed].T[:] += self._packed.centre_scores(layer, query, self._scale)
         first = self._recent.layers[layer].first
         half.scores(
             self.backend, query, self._scale, self._recent.pages(layer), recent, out, sinks + packed, first
         )
         return out
 
-    def _attend_one(self, layer: int, query: F32, mask: Mask) -> F32:
+    def _attend_one(self, layer: int, query: F32, mask: Mask = NO_MASK) -> F32:
         states = SoftmaxStates(self.backend, query[None], self._scale, self.threads)
         sinks, packed, recent = (store.count(layer) for store in self.store_list)
         hidden = mask.hidden(sinks, packed, recent)
@@ -217,7 +224,8 @@ class PagedCache(Lifecycle):
             states.add_half([(self._sinks.pages(layer), sinks - hidden[0], hidden[0])])
         if packed > hidden[1]:
             coded = [(self._packed.pages(layer), packed, hidden[1])]
-            states.add_packed(self.arm.key_codec, self.arm.value_codec, coded)
+            shift = self._packed.centre_scores(layer, query, self._scale)
+            states.add_packed(self.arm.key_codec, self.arm.value_codec, coded, [shift])
         if recent > hidden[2]:
             first = self._recent.layers[layer].first + hidden[2]
             states.add_half([(self._recent.pages(layer), recent - hidden[2], first)])
@@ -231,7 +239,9 @@ class PagedCache(Lifecycle):
         return {**sizes, **tables, "scratch": self._scratch_bytes, "fixed_tables": self._fixed_bytes()}
 
     def _fixed_bytes(self) -> int:
-        return sum(c.fixed_bytes(self.shape.head_dim) for c in (self.arm.key_codec, self.arm.value_codec))
+        centres = self._packed.key_centres
+        tables = [c.fixed_bytes(self.shape.head_dim) for c in (self.arm.key_codec, self.arm.value_codec)]
+        return sum(tables) + (0 if centres is None else centres.nbytes)
 
     def ledger(self) -> Ledger:
         """Where the bytes are; ``total`` equals the sum of ``buffers()``."""
@@ -265,7 +275,9 @@ class PagedCache(Lifecycle):
             scratch=self._scratch_bytes,
             fixed_tables=self._fixed_bytes(),
             total=total,
-            decoded_shadow=sum(a.nbytes for a in held_arrays(self) if a.dtype.kind == "f"),
+            decoded_shadow=sum(
+                a.nbytes for a in held_arrays(self) if a.dtype.kind == "f" and a is not packed.key_centres
+            ),
             n_tokens=n_tokens,
             tokens_compressed=packed.count(0),
             tokens_recent=self._recent.count(0),

@@ -6,6 +6,7 @@ Stores of forked caches share a pool. A page that several tables refer to is nev
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -20,6 +21,7 @@ from tq_core.codecs.base import KeyCodec, Pages, ValueCodec
 from tq_core.errors import ValueRangeError, check
 from tq_core.kernels.backend import Backend
 from tq_core.kernels.layout import HEADER_BYTES, PageLayout
+from tq_core.math import lanes
 from tq_core.shapes import ModelShape
 
 F32 = npt.NDArray[np.float32]
@@ -31,6 +33,8 @@ class PageStore:
 
     Token i of a layer (counting dropped ones) sits in slot ``i - dropped`` of the layer's block table. ``base`` is
     the sequence position of the first token of an empty store.
+    key_centres: (n_layers, n_kv_heads, head_dim) float32, a vector that every key is stored without. Readers of the
+    pages give its score back: it is the same for every token, so it only moves a softmax state's peak.
     """
 
     def __init__(
@@ -42,11 +46,15 @@ class PageStore:
         arm_digest: str,
         reserve_tokens: int = 0,
         base: int = 0,
+        key_centres: F32 | None = None,
     ) -> None:
         streams = key_codec.streams(shape.head_dim) + value_codec.streams(shape.head_dim)
         self.layout = PageLayout(shape.n_kv_heads, key_codec.page_tokens, streams)
         self.keys, self.values, self.base = key_codec, value_codec, base
         self._shape, self._backend = shape, backend
+        self.key_centres = key_centres
+        if key_centres is not None:  # pages under other centres hold other keys
+            arm_digest = hashlib.sha256(bytes.fromhex(arm_digest) + key_centres.tobytes()).hexdigest()
         self._header = header_of(shape, self.layout, key_codec, value_codec, arm_digest)
         pages = shape.n_layers * -(-reserve_tokens // self.layout.page_tokens)
         self.pool = PagePool(self.layout.page_bytes, pages)
@@ -101,6 +109,8 @@ class PageStore:
         while len(table) * per < start + n:
             self._open_page(layer)
         pages = self.pages(layer)
+        if self.key_centres is not None:
+            keys = keys - self.key_centres[layer]
         self.keys.append(self._backend, pages, start, keys)
         self.values.append(self._backend, pages, start, values)
         state.end = start + n
@@ -243,7 +253,15 @@ class PageStore:
         """
         self._check_live(layer, n)
         pages, first, d = self.pages(layer), self.layers[layer].first, self._shape.head_dim
-        return self.keys.decode(pages, first + n, d)[first:], self.values.decode(pages, first + n, d)[first:]
+        keys, values = (c.decode(pages, first + n, d)[first:] for c in (self.keys, self.values))
+        return keys if self.key_centres is None else keys + self.key_centres[layer], values
+
+    def centre_scores(self, layer: int, queries: F32, scale: float) -> F32 | float:
+        """(n_query_heads,): scale * <query, centre>, which the logits of this store's pages lack; 0 without centres."""
+        if self.key_centres is None:
+            return 0.0
+        centres = np.repeat(self.key_centres[layer], self._shape.group_size_heads, axis=0)
+        return lanes.dot(queries, centres) * np.float32(scale)
 
     def _check_live(self, layer: int, n: int) -> None:
         live = self.count(layer)

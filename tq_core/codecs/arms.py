@@ -107,11 +107,12 @@ def _structured_turbo(
     key_norm: str = "matched",
     value_norm: str = "min_mse",
     arithmetic: str = "exact",
+    key_centre: str = "none",
 ) -> Arm:
     check_seed(seed)
     rules = tuple(NormMode.__members__)
     key_rule, value_rule = _one_of("key_norm", key_norm, rules), _one_of("value_norm", value_norm, rules)
-    keys = TurboKeys(_one_of("key_bits", key_bits, RATES), int(seed), key_rule, arithmetic)
+    keys = TurboKeys(_one_of("key_bits", key_bits, RATES), int(seed), key_rule, arithmetic, key_centre)
     values = TurboValues(
         _one_of("value_bits", value_bits, RATES), (int(seed) + 1) % 2**64, value_rule, arithmetic
     )

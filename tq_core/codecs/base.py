@@ -8,7 +8,7 @@ its identity.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
@@ -119,6 +119,12 @@ class ValueCodec(Codec, Protocol):
         """Add sum_t weights[:, offset + t] * value_t to out (n_query_heads, head_dim)."""
 
 
+# Metadata of a field that came after caches had been stored: its default means what there was before it.
+SILENT_DEFAULT = {"silent_default": True}
+
+
 def describe(codec: Any) -> dict[str, Any]:
-    """A codec's identity as plain data: its method's name and every field."""
-    return {"codec": codec.name, **asdict(codec)}
+    """A codec's identity as plain data: its method's name and every field, but no silent default."""
+    silent = {f.name: f.default for f in fields(codec) if f.metadata.get("silent_default")}
+    named = {k: v for k, v in asdict(codec).items() if k not in silent or v != silent[k]}
+    return {"codec": codec.name, **named}

@@ -69,6 +69,7 @@ def attend_batch(
     backend.call(
         "quantize_query", x=rotated, query=query, step=step, scale=scale * LOG2_E, limit=float(limit)
     )
+    centre_query = keys.centre_query(rows, scale * LOG2_E)
     chunks = [-(-tokens // (CHUNK_PAGES * pages.layout.page_tokens)) for pages, tokens, _ in histories]
     ends = np.cumsum([0, *chunks])
     peaks = np.full((ends[-1], heads), -np.inf, np.float32)
@@ -93,6 +94,7 @@ def attend_batch(
                         attend_packed,
                         query=query[asked],
                         step=step[asked],
+                        centre_query=centre_query[asked],
                         pages=run.table,
                         layout=run.layout.words_from(head),
                         pool=run.pool,

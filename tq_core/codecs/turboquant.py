@@ -10,17 +10,17 @@ over the codes. Values are summed in the rotated basis and one inverse transform
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from tq_core.codecs.base import F32, CodecTags, Pages, Streams
+from tq_core.codecs.base import F32, SILENT_DEFAULT, CodecTags, Pages, Streams
 from tq_core.codecs.erase import erase_rows, erase_tiles
-from tq_core.errors import CodecError, check
+from tq_core.errors import CodecError, ShapeError, check
 from tq_core.kernels.backend import Backend
-from tq_core.kernels.layout import PAGE_TOKENS, code_streams
+from tq_core.kernels.layout import PAGE_TOKENS, centre_streams, code_streams
 from tq_core.math import tiles
 from tq_core.math.books import RATES, load_books, widths_for
 from tq_core.math.prng import check_seed
@@ -29,6 +29,8 @@ from tq_core.math.rotation import StructuredRotation
 from tq_core.shapes import check_head_dim
 
 ARITHMETIC = ("exact", "fast", "f32")
+CENTRES = ("none", "page")
+CENTRE_TOKENS = 32  # keys whose mean becomes their page's centre; they leave the window together
 
 
 @lru_cache(maxsize=64)
@@ -111,12 +113,16 @@ class _Turbo:
             f"append_{self._side}s", x=x, signs=rotation.signs, hadamard=rotation.hadamard,
             **_book_arguments(self.bits, x.shape[-1]), boundaries=load_books().boundaries, pages=pages.table,
             layout=pages.layout.words, pool=pages.pool, norm_mode=int(NormMode[self.norm]), first=first,
+            **self._append_options(),
         )  # fmt: skip
 
     def erase(self, pages: Pages, page: int, first: int, head_dim: int) -> None:
         erase_rows(pages, page, f"{self._side}_scales", first)
         widths = widths_for(self.bits, head_dim)
         erase_tiles(pages, page, f"{self._side}_codes", first, widths, self._side == "key")
+
+    def _append_options(self) -> dict[str, int]:
+        return {}
 
     def decode(self, pages: Pages, n_tokens: int, head_dim: int) -> F32:
         widths, heads = widths_for(self.bits, head_dim), pages.layout.n_kv_heads
@@ -137,12 +143,61 @@ class _Turbo:
 
 @dataclass(frozen=True)
 class TurboKeys(_Turbo):
-    """Keys: matched norm by default, which keeps the variance of random queries' logits."""
+    """Keys: matched norm by default, which keeps the variance of random queries' logits.
+
+    ``centre`` "page" takes a vector off every key of a page before it is rotated: the float16 mean of the page's first
+    CENTRE_TOKENS keys, fixed when the page opens, so that later tokens change no byte. It is stored once per page and
+    its score goes back onto the page's logits, so these stay on the scale of window and sinks. An offset that keys
+    share would else take most of the codes' range, since a rotation spreads it and does not remove it. It costs
+    16 / page_tokens bits per channel, and the window keeps up to CENTRE_TOKENS - 1 tokens more.
+    """
 
     bits: float = 3.5
     seed: int = 1
     norm: str = "matched"
+    centre: str = field(default="none", metadata=SILENT_DEFAULT)
     _side = "key"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self.centre in CENTRES, "centre", f"one of {CENTRES}", self.centre, CodecError)
+
+    @property
+    def flush_tokens(self) -> int:  # type: ignore[override]
+        """CENTRE_TOKENS where pages are centred, else 1."""
+        return CENTRE_TOKENS if self.centre == "page" else 1
+
+    def streams(self, head_dim: int) -> Streams:
+        return super().streams(head_dim) + (centre_streams(head_dim) if self.centre == "page" else ())
+
+    def _append_options(self) -> dict[str, int]:
+        return {"centre_tokens": CENTRE_TOKENS if self.centre == "page" else 0}
+
+    def append(self, backend: Backend, pages: Pages, first: int, x: F32) -> None:
+        check(
+            first % self.flush_tokens == 0 and len(x) % self.flush_tokens == 0,
+            "x",
+            f"keys in groups of {self.flush_tokens}, from slot 0 on",
+            (first, len(x)),
+            ShapeError,
+        )
+        super().append(backend, pages, first, x)
+
+    def erase(self, pages: Pages, page: int, first: int, head_dim: int) -> None:
+        super().erase(pages, page, first, head_dim)
+        if self.centre == "page" and first == 0:
+            erase_rows(pages, page, "key_centres", 0)
+
+    def decode(self, pages: Pages, n_tokens: int, head_dim: int) -> F32:
+        out = super().decode(pages, n_tokens, head_dim)
+        if self.centre == "page" and n_tokens:
+            centres = np.ascontiguousarray(pages.stack("key_centres", n_tokens)).view(np.float16)
+            out += np.repeat(centres.astype(np.float32), self.page_tokens, axis=0)[:n_tokens]
+        return out
+
+    def centre_query(self, queries: F32, scale: float) -> F32:
+        """What scores a page's centre: the queries times the softmax scale, or no channels without centres."""
+        return queries * np.float32(scale) if self.centre == "page" else queries[:, :0].copy()
 
     def scores(
         self, backend: Backend, queries: F32, scale: float, pages: Pages, n_tokens: int, out: F32, offset: int
@@ -151,6 +206,7 @@ class TurboKeys(_Turbo):
             return
         rotated = self.rotate(backend, queries, inverse=False)
         common = {
+            "centre_query": self.centre_query(queries, scale),
             **_book_arguments(self.bits, queries.shape[-1]), "pages": pages.table, "layout": pages.layout.words,
             "pool": pages.pool, "scores": out, "n_kv_heads": pages.layout.n_kv_heads, "n_tokens": n_tokens, "offset": offset,
         }  # fmt: skip

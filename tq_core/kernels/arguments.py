@@ -104,6 +104,29 @@ def _stream_bytes(
             yield f"{side}_codes", tile_bytes(widths) * (page_tokens // TILE_TOKENS)
 
 
+def _check_centres(named: Mapping[str, Any], sizes: Mapping[str, int], page_tokens: int) -> None:
+    """A centred query has all channels, centred keys come in whole groups, and pages have a place for their centre."""
+    check(sizes.get("e", 0) in (0, sizes["d"]), "centre_query", f"0 or {sizes['d']} channels", sizes.get("e"))
+    group = int(named.get("centre_tokens", 0))
+    if group:
+        divided = (page_tokens, int(named["first"]), sizes["n"])
+        check(
+            not any(n % group for n in divided),
+            "centre_tokens",
+            f"a divisor of page_tokens, first and the number of keys, {divided}",
+            group,
+            KernelError,
+        )
+    at, room = (int(named["layout"][LAYOUT.index(name)]) for name in ("key_centres", "head_bytes"))
+    check(
+        at > 0 and at % 2 == 0 and at + 2 * sizes["d"] <= room,  # 0: pages without that stream
+        "layout.key_centres",
+        f"an even offset with {2 * sizes['d']} bytes inside head_bytes={room}",
+        at,
+        KernelError,
+    )
+
+
 def _check_layout(
     kernel: Kernel, named: Mapping[str, Any], sizes: Mapping[str, int], heads: int
 ) -> tuple[int, int]:
@@ -156,7 +179,9 @@ def _check_layout(
 def _check_span(
     kernel: Kernel, named: Mapping[str, Any], sizes: Mapping[str, int], page_tokens: int, page_bytes: int
 ) -> None:
-    """Block table and span stay inside the pool and the score rows."""
+    """Block table and span stay inside the pool and the score rows, centres in their stream."""
+    if sizes.get("e") or named.get("centre_tokens"):
+        _check_centres(named, sizes, page_tokens)
     pages, limit = named["pages"], sizes["b"] // page_bytes
     if pages.size and int(pages.max()) >= limit:
         raise KernelError(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tq_core.kernels.layout import PAGE_TOKENS, PageLayout, code_streams, half_streams
+from tq_core.kernels.layout import PAGE_TOKENS, PageLayout, centre_streams, code_streams, half_streams
 from tq_core.math.books import load_books, widths_for
 from tq_core.math.quantize import NormMode
 from tq_core.math.rotation import StructuredRotation
@@ -53,13 +53,13 @@ def nasty_vectors(n: int, head_dim: int, rng: np.random.Generator) -> np.ndarray
 def _random_pool(layout: PageLayout, n_pages: int, rng: np.random.Generator, half: bool) -> np.ndarray:
     """A pool of random bytes: every code value occurs; scales and halves are finite, some subnormal."""
     pool = rng.integers(0, 256, n_pages * layout.page_bytes, dtype=np.uint8)
-    streams = ("key_codes", "value_codes") if half else ("key_scales", "value_scales")
+    streams = {"key_codes", "value_codes"} if half else {"key_scales", "value_scales", "key_centres"}
     for page in range(n_pages):
         for head in range(layout.n_kv_heads):
-            for stream in streams:
+            for stream in (name for name, _ in layout.streams if name in streams):
                 view = layout.view(pool, page, head, stream).view(np.float16)
                 values = rng.standard_normal(view.shape).astype(np.float16)
-                if not half:
+                if stream.endswith("scales"):
                     values = np.abs(values)
                 values[::7] = np.float16(6e-8)
                 view[:] = values
@@ -73,6 +73,7 @@ def _paged(
     slots: int,
     rng: np.random.Generator,
     value_rate: float | None = None,
+    centred: int = 0,
 ) -> Arguments:
     if rate is None:
         streams = half_streams("key", head_dim, 32) + half_streams("value", head_dim, 32)
@@ -81,6 +82,7 @@ def _paged(
         widths = widths_for(rate, head_dim)
         value_widths = widths_for(value_rate or rate, head_dim)
         streams = code_streams("key", widths, PAGE_TOKENS) + code_streams("value", value_widths, PAGE_TOKENS)
+        streams += centre_streams(head_dim) if centred else ()
         layout = PageLayout(kv_heads, PAGE_TOKENS, streams)
     n_pages = -(-slots // layout.page_tokens)
     pages = rng.permutation(n_pages + 2)[:n_pages].astype(np.uint32)
@@ -91,18 +93,28 @@ def _paged(
     }
 
 
-def scan(kernel: str, rate: float | None, head_dim: int, kv_heads: int, group: int, tokens: int) -> Arguments:
+def scan(
+    kernel: str,
+    rate: float | None,
+    head_dim: int,
+    kv_heads: int,
+    group: int,
+    tokens: int,
+    centred: int = 0,
+) -> Arguments:
     rng = _rng(kernel, rate, head_dim, kv_heads, group, tokens)
     first = 5 if rate is None else 0
     heads, offset = kv_heads * group, 3
     columns = tokens + offset + 2
-    a = _paged(rate, head_dim, kv_heads, tokens + first, rng)
+    a = _paged(rate, head_dim, kv_heads, tokens + first, rng, centred=centred)
     a |= {"n_kv_heads": kv_heads, "n_tokens": tokens, "offset": offset}
     if rate is None:
         a["first"] = first
     else:
         a |= _book(rate, head_dim)
     queries = rng.standard_normal((heads, head_dim)).astype(np.float32)
+    if kernel in ("score_keys", "score_keys_f32"):
+        a["centre_query"] = _centre_query(heads, head_dim, centred, rng)
     if kernel == "score_keys":
         a["query"] = rng.integers(-32639, 32640, (heads, head_dim)).astype(np.int16)
         a["query"][0], a["query"][-1] = 32639, -32639
@@ -114,6 +126,10 @@ def scan(kernel: str, rate: float | None, head_dim: int, kv_heads: int, group: i
         weights[:, offset + tokens // 2 :: 5] = 0
         return {**a, "weights": weights, "out": queries}
     return {**a, "scores": np.full((heads, columns), GUARD)}
+
+
+def _centre_query(heads: int, head_dim: int, centred: int, rng: np.random.Generator) -> np.ndarray:
+    return rng.standard_normal((heads, head_dim if centred else 0)).astype(np.float32)
 
 
 def saturated(kernel: str, rate: float, head_dim: int) -> Arguments:
@@ -134,14 +150,18 @@ def saturated(kernel: str, rate: float, head_dim: int) -> Arguments:
     return a
 
 
-def append(kernel: str, rate: float, head_dim: int, tokens: int, first: int, mode: NormMode) -> Arguments:
+def append(
+    kernel: str, rate: float, head_dim: int, tokens: int, first: int, mode: NormMode, centre_tokens: int = 0
+) -> Arguments:
     rng = _rng(kernel, rate, head_dim, tokens, first)
     a = (
-        _paged(rate, head_dim, 3, tokens + first, rng)
+        _paged(rate, head_dim, 3, tokens + first, rng, centred=centre_tokens)
         | _rotation(head_dim)
         | _book(rate, head_dim, boundaries=True)
     )
     x = nasty_vectors(tokens * 3, head_dim, rng).reshape(tokens, 3, head_dim)
+    if kernel == "append_keys":
+        a["centre_tokens"] = centre_tokens
     return {**a, "x": x, "first": first, "norm_mode": int(mode)}
 
 
@@ -183,11 +203,12 @@ def attend(
     tokens: int,
     small: int,
     first: int = 0,
+    centred: int = 0,
 ) -> Arguments:
     """A state that starts empty for even query heads and part-way for odd ones."""
     rng = _rng(kernel, key_rate, value_rate, head_dim, kv_heads, group, tokens, small)
     heads = kv_heads * group
-    a = _paged(key_rate, head_dim, kv_heads, tokens + first, rng, value_rate)
+    a = _paged(key_rate, head_dim, kv_heads, tokens + first, rng, value_rate, centred)
     a |= {"n_kv_heads": kv_heads, "n_tokens": tokens, "first": first}
     state = rng.standard_normal((heads, head_dim)).astype(np.float32)
     a |= {"peak": state[:, 0].copy(), "total": np.abs(state[:, 1]), "out": state}
@@ -199,6 +220,7 @@ def attend(
     return {
         **a,
         "query": rng.integers(-limit, limit + 1, (heads, head_dim)).astype(np.int16),
+        "centre_query": _centre_query(heads, head_dim, centred, rng),
         "step": (0.3 / limit * rng.uniform(0.5, 2, heads)).astype(np.float32),
         "key_widths": widths_for(key_rate, head_dim),
         "value_widths": widths_for(value_rate, head_dim),

@@ -52,6 +52,9 @@ def cases() -> Iterator[Case]:
                 yield _case(kernel, inputs.append, rate, d, 7, 125, mode)
         for n, first in ((0, 0), (1, 31), (17, 16), (130, 100)):
             yield _case(kernel, inputs.append, 3.0, 48, n, first, mode)
+    for d, n, first in ((16, 0, 0), (48, 32, 0), (48, 64, 96), (80, 96, 32), (128, 160, 0), (576, 32, 128)):
+        yield _case("append_keys", inputs.append, 3.5, d, n, first, NormMode.matched, 32)
+    yield _case("append_keys", inputs.append, 2.0, 64, 40, 120, NormMode.min_mse, 8)
     for kernel in ("score_keys", "sum_values", "score_keys_f32", "sum_values_f32"):
         for rate in RATES:
             for d in HEAD_DIMS if kernel in ("score_keys", "sum_values") else (16, 80, 128, 576):
@@ -60,6 +63,9 @@ def cases() -> Iterator[Case]:
             yield _case(kernel, inputs.scan, 3.5, 64, 3, 2, tokens)
         for group in GROUPS:
             yield _case(kernel, inputs.scan, 3.0, 32, 1, group, 47)
+    for kernel in ("score_keys", "score_keys_f32"):
+        for d, tokens in ((16, 0), (16, 1), (64, 33), (80, 129), (128, 300), (576, 47)):
+            yield _case(kernel, inputs.scan, 3.5, d, 2, 5, tokens, 1)
     for d in (256, 576):
         for rate in (2.0, 4.0):
             yield _case("score_keys", inputs.saturated, rate, d)
@@ -77,6 +83,8 @@ def cases() -> Iterator[Case]:
             yield _case("attend_packed", inputs.attend, 3.5, 3.0, 32, 3, 1, tokens, small)
         for tokens, first in ((0, 5), (1, 127), (3, 130), (150, 16), (150, 37), (33, 256)):
             yield _case("attend_packed", inputs.attend, 3.5, 3.0, 32, 2, 3, tokens, small, first)
+        for d, tokens, first in ((16, 1, 0), (64, 129, 0), (80, 170, 100), (576, 140, 0)):
+            yield _case("attend_packed", inputs.attend, 3.5, 3.0, d, 2, 5, tokens, small, first, 1)
     for group in GROUPS:
         yield _case("attend_packed", inputs.attend, 3.5, 3.0, 64, 1, group, 140, 0)
         yield _case("attend_half", inputs.attend, None, 0, 32, 2, group, 37, 0, 3)

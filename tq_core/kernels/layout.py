@@ -91,6 +91,11 @@ def code_streams(side: str, widths: npt.NDArray[np.uint8], page_tokens: int) -> 
     )
 
 
+def centre_streams(head_dim: int) -> tuple[tuple[str, int], ...]:
+    """The stream of a page's key centre, one float16 vector."""
+    return (("key_centres", 2 * head_dim),)
+
+
 def half_streams(side: str, head_dim: int, page_tokens: int) -> tuple[tuple[str, int], ...]:
     """The single stream of plain float16 rows."""
     return ((f"{side}_codes", 2 * page_tokens * head_dim),)

@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tq_core.kernels.reference_pages import (
+    centre_score,
     half_rows,
     half_tokens,
     head_parts,
+    key_centre,
     page_codes,
     pages_of,
     runs,
@@ -41,13 +43,40 @@ def encode_rows(*, x, signs, hadamard, widths, levels, book_scale, boundaries, c
     codes[:], scales[:] = encode(x, signs, hadamard, widths, books, NormMode(norm_mode))
 
 
+def _centred(rows, pages, layout, pool, kv_head, first, centre_tokens):
+    """rows (n, head_dim) less the centre of each one's page.
+
+    A page's centre is the mean of its first ``centre_tokens`` rows, added in token order and rounded to float16; it is
+    written as they are appended. n and first are multiples of centre_tokens, so it never depends on how rows are cut
+    into calls.
+    """
+    out = rows.copy()
+    for i in range(0, len(rows), centre_tokens):
+        page, slot = divmod(first + i, int(layout[0]))
+        centre, part = (
+            key_centre(pool, pages[page], layout, kv_head, rows.shape[1]),
+            slice(i, i + centre_tokens),
+        )
+        if slot == 0:
+            total = np.zeros(rows.shape[1], np.float32)
+            for row in rows[part]:
+                total = total + row
+            centre[:] = total * (np.float32(1) / np.float32(centre_tokens))
+        out[part] = rows[part] - centre.astype(np.float32)
+    return out
+
+
 def _append(
-    keys, *, x, signs, hadamard, widths, levels, book_scale, boundaries, pages, layout, pool, norm_mode, first
-):
+    keys, *, x, signs, hadamard, widths, levels, book_scale, boundaries, pages, layout, pool, norm_mode, first,
+    centre_tokens=0,
+):  # fmt: skip
     books = Books(levels, book_scale, boundaries)
     page_tokens = int(layout[0])
     for h in range(x.shape[1]):
-        codes, scales = encode(x[:, h], signs, hadamard, widths, books, NormMode(norm_mode))
+        rows = x[:, h]
+        if centre_tokens:
+            rows = _centred(rows, pages, layout, pool, h, first, centre_tokens)
+        codes, scales = encode(rows, signs, hadamard, widths, books, NormMode(norm_mode))
         for i in range(x.shape[0]):
             page, slot = divmod(first + i, page_tokens)
             scale_part, code_part = head_parts(pool, pages[page], layout, h, widths, keys)
@@ -60,7 +89,10 @@ def _append(
 
 
 def append_keys(**arguments):
-    """Encode (n, n_kv_heads, head_dim) keys into slots first, first + 1, ... of the block table's pages."""
+    """Encode (n, n_kv_heads, head_dim) keys into slots first, first + 1, ... of the block table's pages.
+
+    With centre_tokens above 0, each page's keys are stored without their centre; see ``_centred``.
+    """
     _append(True, **arguments)
 
 
@@ -77,9 +109,26 @@ def quantize_query(*, x, query, step, scale, limit):
 
 
 def score_keys(
-    *, query, step, widths, levels, book_scale, pages, layout, pool, scores, n_kv_heads, n_tokens, offset
+    *,
+    query,
+    step,
+    centre_query,
+    widths,
+    levels,
+    book_scale,
+    pages,
+    layout,
+    pool,
+    scores,
+    n_kv_heads,
+    n_tokens,
+    offset,
 ):
-    """Exact integer inner products over the codes; one float32 rounding per width, then the scales."""
+    """Exact integer inner products over the codes; one float32 rounding per width, then the scales.
+
+    Where keys are centred (centre_query has channels), the score of the page's centre follows, in float32: integers of
+    the query would carry their rounding into it, times the length of the centre.
+    """
     group = query.shape[0] // n_kv_heads
     for page, start, count in pages_of(pages, layout, n_tokens):
         columns = slice(offset + start, offset + start + count)
@@ -92,11 +141,14 @@ def score_keys(
                     exact = steps[:, span] @ query[q, span].astype(np.int64)
                     total = total + exact.astype(np.float32) * book_scale[row]
                 scores[q, columns] = (total * key_scale) * step[q]
+                shift = centre_score(pool, page, layout, h, centre_query[q])
+                if shift is not None:
+                    scores[q, columns] = scores[q, columns] + shift
 
 
 def score_keys_f32(
-    *, query, widths, levels, book_scale, pages, layout, pool, scores, n_kv_heads, n_tokens, offset, scale
-):
+    *, query, centre_query, widths, levels, book_scale, pages, layout, pool, scores, n_kv_heads, n_tokens, offset, scale
+):  # fmt: skip
     """The same scores in float32: tokens in lanes, channels added one after the other."""
     group = query.shape[0] // n_kv_heads
     for page, start, count in pages_of(pages, layout, n_tokens):
@@ -109,6 +161,9 @@ def score_keys_f32(
                 for j in range(query.shape[1]):
                     total = total + query[q, j] * centroids[:, j]
                 scores[q, columns] = (total * key_scale) * np.float32(scale)
+                shift = centre_score(pool, page, layout, h, centre_query[q])
+                if shift is not None:
+                    scores[q, columns] = scores[q, columns] + shift
 
 
 def _centroids(codes, widths, levels, book_scale):

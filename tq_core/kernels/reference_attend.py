@@ -28,6 +28,7 @@ def attend_packed(
     *,
     query,
     step,
+    centre_query,
     key_widths,
     value_widths,
     levels,
@@ -53,7 +54,7 @@ def attend_packed(
     for page, low, count in page_spans(pages, layout, first, n_tokens):
         scores = np.empty((query.shape[0], count), np.float32)
         score_keys(
-            query=query, step=step, widths=key_widths, levels=levels, book_scale=book_scale, pages=[page], layout=layout,
+            query=query, step=step, centre_query=centre_query, widths=key_widths, levels=levels, book_scale=book_scale, pages=[page], layout=layout,
             pool=pool, scores=scores, n_kv_heads=n_kv_heads, n_tokens=count, offset=0,
         )  # fmt: skip
         scores[:, :low] = LOWEST

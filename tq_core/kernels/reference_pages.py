@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tq_core.math import tiles
+from tq_core.math import lanes, tiles
 from tq_core.math.books import BOOK_BITS
 
 
@@ -12,7 +12,7 @@ def head_parts(pool, page, layout, kv_head, widths, keys):
     """Writable views of one KV head's scales (page_tokens,) uint16 and packed codes in a page."""
     page_tokens, page_bytes, header_bytes, head_bytes, *offsets = (int(v) for v in layout)
     base = int(page) * page_bytes + header_bytes + kv_head * head_bytes
-    scale_at, code_at = offsets[:2] if keys else offsets[2:]
+    scale_at, code_at = offsets[:2] if keys else offsets[2:4]
     scales = pool[base + scale_at :][: 2 * page_tokens].view(np.uint16)
     code_bytes = tiles.tile_bytes(widths) * (page_tokens // tiles.TILE_TOKENS)
     return scales, pool[base + code_at :][:code_bytes]
@@ -24,6 +24,21 @@ def page_codes(pool, page, layout, kv_head, widths, keys, count):
     return scales[:count].view(np.float16).astype(np.float32), tiles.unpack_stream(stream, widths, keys)[
         :count
     ]
+
+
+def key_centre(pool, page, layout, kv_head, head_dim):
+    """Writable view of the float16 vector (head_dim,) that a page's keys are stored without."""
+    _, page_bytes, header_bytes, head_bytes, *offsets = (int(v) for v in layout)
+    base = int(page) * page_bytes + header_bytes + kv_head * head_bytes + offsets[4]
+    return pool[base : base + 2 * head_dim].view(np.float16)
+
+
+def centre_score(pool, page, layout, kv_head, centre_query):
+    """The score that every key of the page lost with its centre; None where keys are not centred."""
+    if not centre_query.size:
+        return None
+    centre = key_centre(pool, page, layout, kv_head, centre_query.size)
+    return lanes.dot(centre_query, centre.astype(np.float32))
 
 
 def pages_of(pages, layout, n_tokens):

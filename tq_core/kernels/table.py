@@ -85,7 +85,10 @@ def _kernel(
 # history, k logits that no value belongs to (none, or one: a learned sink).
 _ROTATION = "in signs f4[d]; in hadamard f4[m,m]"
 _BOOK = "in widths u1[g]; in levels u1[w,16]; in book_scale f4[w]"
-_PAGES = "in pages u4[p]; in layout u4[8]"
+_PAGES = "in pages u4[p]; in layout u4[9]"
+_CENTRED = (
+    "in centre_query f4[q,e]"  # e = 0: the keys are not centred; e = d: the unrotated query times the scale
+)
 _SPAN = "u4 n_kv_heads; u4 n_tokens; u4 offset"  # slots 0..n_tokens-1; column of the first one
 
 _STATE = "inout peak f4[q]; inout total f4[q]; inout out f4[q,d]"
@@ -101,7 +104,7 @@ KERNELS: dict[str, Kernel] = {
         ),
         _kernel(
             "append_keys",
-            f"in x f4[n,h,d]; {_ROTATION}; {_BOOK}; in boundaries f4[w,16]; {_PAGES}; inout pool u1[b]; u4 norm_mode; u4 first",
+            f"in x f4[n,h,d]; {_ROTATION}; {_BOOK}; in boundaries f4[w,16]; {_PAGES}; inout pool u1[b]; u4 norm_mode; u4 first; u4 centre_tokens",
             "exact_bytes",
             paged=True,
         ),
@@ -118,13 +121,13 @@ KERNELS: dict[str, Kernel] = {
         ),
         _kernel(
             "score_keys",
-            f"in query i2[q,d]; in step f4[q]; {_BOOK}; {_PAGES}; in pool u1[b]; inout scores f4[q,s]; {_SPAN}",
+            f"in query i2[q,d]; in step f4[q]; {_CENTRED}; {_BOOK}; {_PAGES}; in pool u1[b]; inout scores f4[q,s]; {_SPAN}",
             "exact_floats",
             paged=True,
         ),
         _kernel(
             "score_keys_f32",
-            f"in query f4[q,d]; {_BOOK}; {_PAGES}; in pool u1[b]; inout scores f4[q,s]; {_SPAN}; f4 scale",
+            f"in query f4[q,d]; {_CENTRED}; {_BOOK}; {_PAGES}; in pool u1[b]; inout scores f4[q,s]; {_SPAN}; f4 scale",
             "exact_floats",
             paged=True,
         ),
@@ -154,7 +157,7 @@ KERNELS: dict[str, Kernel] = {
         ),
         _kernel(
             "attend_packed",
-            "in query i2[q,d]; in step f4[q]; in key_widths u1[g]; in value_widths u1[g]; in levels u1[w,16]; "
+            f"in query i2[q,d]; in step f4[q]; {_CENTRED}; in key_widths u1[g]; in value_widths u1[g]; in levels u1[w,16]; "
             f"in book_scale f4[w]; {_PAGES}; in pool u1[b]; {_STATE}; u4 n_kv_heads; u4 n_tokens; u4 first; u4 small",
             "exact_floats",
             paged=True,
@@ -176,7 +179,7 @@ KERNELS: dict[str, Kernel] = {
 }
 
 # Entries of `layout`, all in bytes but the first: how a page is divided. A kernel uses the entries
-# it needs: the coded kernels the four code and scale offsets, the fp16 kernels `key_codes` or
+# it needs: the coded kernels the code and scale offsets and, where keys are centred, the float16 centre;  the fp16 kernels `key_codes` or
 # `value_codes` as the start of plain fp16 rows.
 LAYOUT = (
     "page_tokens",
@@ -187,4 +190,5 @@ LAYOUT = (
     "key_codes",
     "value_scales",
     "value_codes",
+    "key_centres",
 )

@@ -42,11 +42,12 @@ def _book() -> Arguments:
     return {"widths": _WIDTHS, "levels": books.levels, "book_scale": books.scale}
 
 
-def _layout(codes: int, scales: int) -> np.ndarray:
-    """A page of a 64-byte header, then per KV head keys and values, each scales and codes."""
+def _layout(codes: int, scales: int, centre: int) -> np.ndarray:
+    """A page of a 64-byte header, then per KV head keys and values, each scales and codes, and the keys' centre."""
     side = scales + codes
-    offsets = (0, scales, side, side + scales)
-    return np.array([_PAGE_TOKENS, 64 + _KV_HEADS * 2 * side, 64, 2 * side, *offsets], np.uint32)
+    block = 2 * side + centre
+    offsets = (0, scales, side, side + scales, 2 * side)
+    return np.array([_PAGE_TOKENS, 64 + _KV_HEADS * block, 64, block, *offsets], np.uint32)
 
 
 def _state(draw: Any, query_heads: int) -> Arguments:
@@ -76,11 +77,14 @@ def _coded_cases(draw: Any, run: Any) -> Iterator[tuple[str, Arguments]]:
             "scales": np.zeros(_TOKENS, np.uint16),
         },
     )
-    layout = _layout(tile_bytes(book["widths"]), 2 * _PAGE_TOKENS)
+    layout = _layout(tile_bytes(book["widths"]), 2 * _PAGE_TOKENS, 2 * _HEAD_DIM)
     pool = np.full(3 * int(layout[1]) + 5, 0x5A, np.uint8)
     paged = {"pages": _PAGES, "layout": layout}
     for name in ("append_keys", "append_values"):
-        appended = {"x": draw(_TOKENS, _KV_HEADS, _HEAD_DIM), **quantizer, **paged, "first": 0}
+        tokens = 2 * _PAGE_TOKENS if name == "append_keys" else _TOKENS
+        appended = {"x": draw(tokens, _KV_HEADS, _HEAD_DIM), **quantizer, **paged, "first": 0}
+        if name == "append_keys":
+            appended["centre_tokens"] = _PAGE_TOKENS
         yield name, {**appended, "pool": pool.copy()}
         run(name, **appended, pool=pool)
     stored = {**book, **paged, "pool": pool, **_SPAN}
@@ -91,12 +95,14 @@ def _coded_cases(draw: Any, run: Any) -> Iterator[tuple[str, Arguments]]:
         run("quantize_query", **queries, query=query, step=step)
         scores, out = draw(query_heads, _TOKENS + 5), draw(query_heads, _HEAD_DIM)
         weights = np.abs(draw(query_heads, _TOKENS + 5))
-        yield "score_keys", {**stored, "query": query, "step": step, "scores": scores}
-        yield "score_keys_f32", {**stored, "query": queries["x"], "scores": scores, "scale": 0.125}
+        asked = {**stored, "centre_query": queries["x"], "scores": scores}
+        yield "score_keys", {**asked, "query": query, "step": step}
+        yield "score_keys_f32", {**asked, "query": queries["x"], "scale": 0.125}
         yield "sum_values", {**stored, "weights": weights, "out": out}
         yield "sum_values_f32", {**stored, "weights": weights, "out": out}
         attended = {k: v for k, v in stored.items() if k not in ("widths", "offset")}
         attended |= {"key_widths": _WIDTHS, "value_widths": _WIDTHS, "query": query, "step": step}
+        attended["centre_query"] = queries["x"]
         attended |= {"n_tokens": _TOKENS - 3, "first": 3, "small": 0}
         yield "attend_packed", {**attended, **_state(draw, query_heads)}
 
@@ -105,7 +111,7 @@ def _plain_cases(draw: Any) -> Iterator[tuple[str, Arguments]]:
     for inverse in (0, 1):
         x = draw(3, 48)
         yield "rotate", {"x": x, **_rotation(48), "y": np.zeros_like(x), "inverse": inverse, "scale": 0.25}
-    layout = _layout(2 * _PAGE_TOKENS * _HEAD_DIM, 0)
+    layout = _layout(2 * _PAGE_TOKENS * _HEAD_DIM, 0, 0)
     pool = draw(3 * int(layout[1]) // 2).astype(np.float16).view(np.uint8)
     stored = {"pages": _PAGES, "layout": layout, "pool": pool, **_SPAN, "first": 9}
     query_heads = _KV_HEADS * _GROUP_SIZES[0]

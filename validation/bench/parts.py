@@ -40,7 +40,14 @@ def scan_entries(world: World) -> list[Entry]:
             stored = {k: v for k, v in world.stored(side).items() if k != "pages"}
             if side == "key":
                 burst = repeated(
-                    "score_keys", target, world.tables, query=query, step=step, scores=scores, **stored
+                    "score_keys",
+                    target,
+                    world.tables,
+                    query=query,
+                    step=step,
+                    centre_query=query[:, :0].astype(np.float32),
+                    scores=scores,
+                    **stored,
                 )
             else:
                 out = np.zeros((heads, d), np.float32)
@@ -80,11 +87,13 @@ def append_entries(world: World, target: str) -> list[Entry]:
         _, keys, values = draw(world.shape, n)
         for side, x, mode in (("key", keys, NormMode.matched), ("value", values, NormMode.min_mse)):
             rotation = world.rotations[side]
+            option: dict[str, Any] = {"centre_tokens": 0} if side == "key" else {}
             burst = repeated(
                 f"append_{side}s", target, x=x, signs=rotation.signs, hadamard=rotation.hadamard,
                 widths=world.widths(side), levels=world.books.levels, book_scale=world.books.scale,
                 boundaries=world.books.boundaries, pages=np.zeros(1, np.uint32), layout=world.layout.words,
                 pool=pool, norm_mode=int(mode), first=0,
+                **option,
             )  # fmt: skip
             timed = Timed(f"append-{side}s-{n}@native-{target}", burst)
             entries.append(Entry(timed, "append", x.nbytes, n, {"backend": f"native-{target}"}))
@@ -147,7 +156,7 @@ def overhead_entries(world: World, target: str) -> list[Entry]:
 
     made, (heads, d) = step_arrays(world), world.queries.shape
     arguments: dict[str, Any] = {
-        "query": made["query"], "step": made["step"], "key_widths": world.widths("key"),
+        "query": made["query"], "step": made["step"], "centre_query": world.queries[:, :0].copy(), "key_widths": world.widths("key"),
         "value_widths": world.widths("value"), "levels": world.books.levels, "book_scale": world.books.scale,
         "pages": world.tables[0], "layout": world.layout.words, "pool": world.pool, "peak": np.zeros(heads, np.float32),
         "total": np.zeros(heads, np.float32), "out": np.zeros((heads, d), np.float32),

@@ -97,6 +97,7 @@ def program(world: World, heap_base: int) -> Program:
             sizes = {
                 "q": heads,
                 "d": d,
+                "e": 0,
                 "g": d // 16,
                 "w": len(world.books.scale),
                 "p": world.tables.shape[1],
@@ -109,7 +110,12 @@ def program(world: World, heap_base: int) -> Program:
                 "small": 0,
             }
             ops.append(
-                _call("attend_packed", {**at, **where, "out": outs_at + 4 * c * heads * d}, sizes, scalars)
+                _call(
+                    "attend_packed",
+                    {**at, **where, "centre_query": at["y"], "out": outs_at + 4 * c * heads * d},
+                    sizes,
+                    scalars,
+                )
             )
         steps.append([*ops, rotate(outs_at, at["plain"], "value", chunks * heads, 1), merge])
     writes = list(zip(placed.addresses, flat.values()))

@@ -74,20 +74,39 @@ TQ_INLINE void pack_value(uint8_t* tile, const uint8_t* codes, const uint8_t* wi
   }
 }
 
+// The float16 mean of `count` tokens' rows, each h heads of d channels apart: what their page's keys are stored without.
+TQ_INLINE void write_centre(uint8_t* centre, const float* x, uint32_t count, uint32_t h, uint32_t d) {
+  const float share = 1.0f / float(count);
+  for (uint32_t c = 0; c < d; ++c) {
+    float total = 0.0f;
+    for (uint32_t t = 0; t < count; ++t) total = total + x[size_t(t) * h * d + c];
+    const uint16_t half = to_half(total * share);
+    __builtin_memcpy(centre + 2 * c, &half, 2);
+  }
+}
+
 template <bool kKeys>
 TQ_INLINE void append(const float* x, const float* signs, const float* hadamard, const uint8_t* widths,
                       const uint8_t* levels, const float* book_scale, const float* boundaries, const uint32_t* pages,
                       const uint32_t* layout_words, uint8_t* pool, uint32_t n, uint32_t h, uint32_t d, uint32_t m,
-                      uint32_t groups, uint32_t norm_mode, uint32_t first) {
+                      uint32_t groups, uint32_t norm_mode, uint32_t first, uint32_t centre_tokens) {
   const Layout layout = read_layout(layout_words);
   const uint32_t stride = tile_bytes(widths, groups);
   uint8_t codes[kMaxHeadDim];
+  alignas(kRowBytes) float centred[kMaxHeadDim];
   for (uint32_t i = 0; i < n; ++i) {
     const uint32_t page = (first + i) / layout.page_tokens, slot = (first + i) % layout.page_tokens;
     for (uint32_t head = 0; head < h; ++head) {
-      const uint16_t scale = encode_row(x + (size_t(i) * h + head) * d, signs, hadamard, widths, levels, book_scale,
-                                        boundaries, d, m, norm_mode, codes);
+      const float* row = x + (size_t(i) * h + head) * d;
       uint8_t* base = pool + head_base(layout, pages[page], head);
+      if (centre_tokens) {
+        uint8_t* centre = base + layout.key_centres;
+        if (slot == 0) write_centre(centre, row, centre_tokens, h, d);
+        for (uint32_t c = 0; c < d; c += kLanes) store(centred + c, load(row + c) - load_half_bytes(centre + 2 * c));
+        row = centred;
+      }
+      const uint16_t scale = encode_row(row, signs, hadamard, widths, levels, book_scale,
+                                        boundaries, d, m, norm_mode, codes);
       __builtin_memcpy(base + (kKeys ? layout.key_scales : layout.value_scales) + 2 * slot, &scale, 2);
       uint8_t* tile = base + (kKeys ? layout.key_codes : layout.value_codes) + size_t(slot / kTileTokens) * stride;
       if (kKeys) {
@@ -103,9 +122,9 @@ TQ_KERNEL inline void append_keys(const float* x, const float* signs, const floa
                                   const uint8_t* levels, const float* book_scale, const float* boundaries,
                                   const uint32_t* pages, const uint32_t* layout, uint8_t* pool, uint32_t n, uint32_t h,
                                   uint32_t d, uint32_t m, uint32_t g, uint32_t, uint32_t, uint32_t, uint32_t norm_mode,
-                                  uint32_t first) {
+                                  uint32_t first, uint32_t centre_tokens) {
   append<true>(x, signs, hadamard, widths, levels, book_scale, boundaries, pages, layout, pool, n, h, d, m, g, norm_mode,
-               first);
+               first, centre_tokens);
 }
 
 TQ_KERNEL inline void append_values(const float* x, const float* signs, const float* hadamard, const uint8_t* widths,
@@ -114,7 +133,7 @@ TQ_KERNEL inline void append_values(const float* x, const float* signs, const fl
                                     uint32_t d, uint32_t m, uint32_t g, uint32_t, uint32_t, uint32_t, uint32_t norm_mode,
                                     uint32_t first) {
   append<false>(x, signs, hadamard, widths, levels, book_scale, boundaries, pages, layout, pool, n, h, d, m, g,
-                norm_mode, first);
+                norm_mode, first, 0);
 }
 
 }  // namespace TQ_TARGET

@@ -112,6 +112,7 @@ TQ_KERNEL inline void soften_packed(PreparedWeights& weights, float* scores, con
 }
 
 struct PackedPages {
+  const float* centre_query;  // of all query heads, or null
   const uint8_t* pool;
   const uint32_t* pages;
   Layout layout;
@@ -123,7 +124,7 @@ struct PackedPages {
 
 // kHeads query heads of one KV head over all pages.
 template <int kHeads, bool kSmall>
-TQ_KERNEL inline void attend_heads(const PackedPages& in, uint32_t kv_head, const int16_t* query, const float* step,
+TQ_KERNEL inline void attend_heads(const PackedPages& in, uint32_t row, uint32_t kv_head, const int16_t* query, const float* step,
                                    float* peak, float* total, float* out) {
   const Layout& layout = in.layout;
   const uint32_t d = 16 * in.groups;
@@ -140,6 +141,8 @@ TQ_KERNEL inline void attend_heads(const PackedPages& in, uint32_t kv_head, cons
     const uint32_t n_tiles = (count + kTileTokens - 1) / kTileTokens;
     score_page<kHeads, kSmall>(base, next, layout, prepared, in.levels, in.book_scale, step, count, scores,
                                kMaxPageTokens);
+    if (in.centre_query)
+      add_centre<kHeads>(base + layout.key_centres, in.centre_query + size_t(row) * d, d, count, scores, kMaxPageTokens);
     soften_packed<kHeads>(weights, scores, base + layout.value_scales, low, count, n_tiles * kTileTokens, in.limit, peak,
                           total, shrink);
     sum_page<kHeads, kSmall>(base, next, layout, weights, in.value_widths, in.levels, in.book_scale, in.groups, n_tiles,
@@ -157,20 +160,21 @@ TQ_INLINE decltype(&attend_heads<1, kSmall>) attend_for(uint32_t heads) {
   return attend_heads<1, kSmall>;
 }
 
-TQ_KERNEL inline void attend_packed(const int16_t* query, const float* step, const uint8_t* key_widths,
+TQ_KERNEL inline void attend_packed(const int16_t* query, const float* step, const float* centre_query,
+                                    const uint8_t* key_widths,
                                     const uint8_t* value_widths, const uint8_t* levels, const float* book_scale,
                                     const uint32_t* pages, const uint32_t* layout_words, const uint8_t* pool, float* peak,
-                                    float* total, float* out, uint32_t q, uint32_t d, uint32_t groups, uint32_t,
+                                    float* total, float* out, uint32_t q, uint32_t d, uint32_t e, uint32_t groups, uint32_t,
                                     uint32_t, uint32_t, uint32_t n_kv_heads, uint32_t n_tokens, uint32_t first, uint32_t small) {
   if (n_tokens == 0) return;  // the page of `first` need not be there
-  const PackedPages in{pool, pages, read_layout(layout_words), key_widths, value_widths, levels, book_scale, groups, first,
+  const PackedPages in{e ? centre_query : nullptr, pool, pages, read_layout(layout_words), key_widths, value_widths, levels, book_scale, groups, first,
                        first + n_tokens, small ? kSmallMax : kIntegerMax};
   const uint32_t group = q / n_kv_heads;
   for (uint32_t row = 0; row < q;) {
     const uint32_t kv_head = row / group;
     const uint32_t heads = smaller(kHeadsInPass, (kv_head + 1) * group - row);
     auto* run = small && kSmallIsFaster ? attend_for<kSmallIsFaster>(heads) : attend_for<false>(heads);
-    run(in, kv_head, query + size_t(row) * d, step + row, peak + row, total + row, out + size_t(row) * d);
+    run(in, row, kv_head, query + size_t(row) * d, step + row, peak + row, total + row, out + size_t(row) * d);
     row += heads;
   }
 }

@@ -136,19 +136,38 @@ TQ_KERNEL inline void score_page(const uint8_t* base, const uint8_t* next, const
   }
 }
 
+// <query, centre> of one float32 query and a page's float16 centre.
+TQ_INLINE float centre_score(const float* query, const uint8_t* centre, uint32_t d) {
+  F32 sum = splat(0.0f);
+  for (uint32_t i = 0; i < d; i += kLanes) sum = sum + load(query + i) * load_half_bytes(centre + 2 * i);
+  return fold(sum);
+}
+
+// The score of the page's centre onto the first `count` scores of each of kHeads rows, `s` apart.
+template <int kHeads>
+TQ_KERNEL inline void add_centre(const uint8_t* centre, const float* query, uint32_t d, uint32_t count, float* scores,
+                                 size_t s) {
+  for (int h = 0; h < kHeads; ++h) {
+    const float shift = centre_score(query + size_t(h) * d, centre, d);
+    for (uint32_t t = 0; t < count; ++t) scores[h * s + t] = scores[h * s + t] + shift;
+  }
+}
+
 // kHeads query heads of one KV head over all pages.
 template <int kHeads>
-TQ_KERNEL inline void score_heads(const int16_t* query, const float* step, const uint8_t* widths, const uint8_t* levels,
+TQ_KERNEL inline void score_heads(const int16_t* query, const float* step, const float* centre_query, const uint8_t* widths, const uint8_t* levels,
                                   const float* book_scale, const uint32_t* pages, const Layout& layout,
-                                  const uint8_t* pool, float* scores, uint32_t d, uint32_t s, uint32_t kv_head,
+                                  const uint8_t* pool, float* scores, uint32_t d, uint32_t e, uint32_t s, uint32_t kv_head,
                                   uint32_t n_tokens) {
   PreparedQuery prepared;
   prepare_query<kHeads>(prepared, query, widths, d);
   for (uint32_t start = 0, p = 0; start < n_tokens; start += layout.page_tokens, ++p) {
     const uint32_t after = start + layout.page_tokens < n_tokens ? p + 1 : p;
-    score_page<kHeads, false>(pool + head_base(layout, pages[p], kv_head), pool + head_base(layout, pages[after], kv_head),
-                              layout, prepared, levels, book_scale, step, smaller(layout.page_tokens, n_tokens - start),
-                              scores + start, s);
+    const uint32_t count = smaller(layout.page_tokens, n_tokens - start);
+    const uint8_t* base = pool + head_base(layout, pages[p], kv_head);
+    score_page<kHeads, false>(base, pool + head_base(layout, pages[after], kv_head), layout, prepared, levels, book_scale,
+                              step, count, scores + start, s);
+    if (e) add_centre<kHeads>(base + layout.key_centres, centre_query, d, count, scores + start, s);
   }
 }
 
@@ -161,9 +180,10 @@ TQ_INLINE decltype(&score_heads<1>) score_for(uint32_t heads) {
   return score_heads<1>;
 }
 
-TQ_KERNEL inline void score_keys(const int16_t* query, const float* step, const uint8_t* widths, const uint8_t* levels,
+TQ_KERNEL inline void score_keys(const int16_t* query, const float* step, const float* centre_query,
+                                 const uint8_t* widths, const uint8_t* levels,
                                  const float* book_scale, const uint32_t* pages, const uint32_t* layout_words,
-                                 const uint8_t* pool, float* scores, uint32_t q, uint32_t d, uint32_t, uint32_t,
+                                 const uint8_t* pool, float* scores, uint32_t q, uint32_t d, uint32_t e, uint32_t, uint32_t,
                                  uint32_t, uint32_t, uint32_t s, uint32_t n_kv_heads, uint32_t n_tokens,
                                  uint32_t offset) {
   const Layout layout = read_layout(layout_words);
@@ -171,16 +191,16 @@ TQ_KERNEL inline void score_keys(const int16_t* query, const float* step, const 
   for (uint32_t row = 0; row < q;) {
     const uint32_t kv_head = row / group;
     const uint32_t heads = smaller(kHeadsInPass, (kv_head + 1) * group - row);
-    score_for(heads)(query + size_t(row) * d, step + row, widths, levels, book_scale, pages, layout, pool,
-                     scores + size_t(row) * s + offset, d, s, kv_head, n_tokens);
+    score_for(heads)(query + size_t(row) * d, step + row, centre_query + size_t(row) * e, widths, levels, book_scale, pages, layout, pool,
+                     scores + size_t(row) * s + offset, d, e, s, kv_head, n_tokens);
     row += heads;
   }
 }
 
 // The float32 oracle: centroids times query in channel order, tokens in lanes.
-TQ_KERNEL inline void score_keys_f32(const float* query, const uint8_t* widths, const uint8_t* levels,
+TQ_KERNEL inline void score_keys_f32(const float* query, const float* centre_query, const uint8_t* widths, const uint8_t* levels,
                                      const float* book_scale, const uint32_t* pages, const uint32_t* layout_words,
-                                     const uint8_t* pool, float* scores, uint32_t q, uint32_t d, uint32_t groups,
+                                     const uint8_t* pool, float* scores, uint32_t q, uint32_t d, uint32_t e, uint32_t groups,
                                      uint32_t, uint32_t, uint32_t, uint32_t s, uint32_t n_kv_heads, uint32_t n_tokens,
                                      uint32_t offset, float scale) {
   const Layout layout = read_layout(layout_words);
@@ -201,7 +221,8 @@ TQ_KERNEL inline void score_keys_f32(const float* query, const uint8_t* widths, 
         }
         tile += bits * kRowBytes;
       }
-      const F32 out = (total * load_half_bytes(base + layout.key_scales + 2 * in_page)) * splat(scale);
+      F32 out = (total * load_half_bytes(base + layout.key_scales + 2 * in_page)) * splat(scale);
+      if (e) out = out + splat(centre_score(centre_query + size_t(row) * d, base + layout.key_centres, d));
       store_n(scores + size_t(row) * s + offset + slot, out, smaller(kLanes, n_tokens - slot));
     }
 }

@@ -11,6 +11,7 @@ import pytest
 from tq_core.cache.accounting import baseline_bytes
 from tq_core.cache.paged_cache import PagedCache
 from tq_core.kernels.layout import HEADER_BYTES
+from tq_core.kernels.table import LAYOUT
 from tq_core.shapes import ModelShape
 from tq_core.tests.cache.worlds import ARMS, SHAPE, make, tokens
 
@@ -132,7 +133,7 @@ def test_no_array_but_pools_and_tables(name: str) -> None:
     assert declared <= found.keys()  # the walk reaches what it should reach
     assert {a.dtype for a in found.values()} <= {np.dtype(np.uint8), np.dtype(np.uint32)}
     others = [a for key, a in found.items() if key not in declared]
-    layout_words = [a for a in others if a.shape == (8,) and a.dtype == np.uint32]
+    layout_words = [a for a in others if a.shape == (len(LAYOUT),) and a.dtype == np.uint32]
     assert len(others) == len(layout_words)
     stored = sum(found[key].nbytes for key in declared)
     ledger = cache.ledger()

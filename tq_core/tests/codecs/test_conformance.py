@@ -27,6 +27,8 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"key_bits": 4, "value_bits": 2, "arithmetic": "f32"},
         {"key_bits": 3, "value_bits": 3.5, "seed": 2**64 - 1},
         {"arithmetic": "fast"},
+        {"key_centre": "page"},
+        {"key_centre": "page", "arithmetic": "f32", "key_norm": "unbiased"},
         {"key_bits": 2.5, "value_bits": 2.5, "key_norm": "min_mse", "value_norm": "matched"},
     ],
     "kivi-control": [{}, {"key_bits": 2, "value_bits": 4}, {"key_bits": 4, "value_bits": 2}],

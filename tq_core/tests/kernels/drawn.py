@@ -46,8 +46,9 @@ def _softmax(n_tokens: int, rows: int, spread: float) -> Arguments:
 
 def _scan(kernel: str) -> st.SearchStrategy[tuple[Callable[..., Arguments], tuple[Any, ...]]]:
     rate = st.none() if kernel.endswith("f16") else rates
+    centred = flags if kernel.startswith("score_keys") else st.just(0)
     return st.tuples(
-        st.just(inputs.scan), st.tuples(st.just(kernel), rate, head_dims, kv_heads, groups, tokens)
+        st.just(inputs.scan), st.tuples(st.just(kernel), rate, head_dims, kv_heads, groups, tokens, centred)
     )
 
 
@@ -70,7 +71,7 @@ STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
     **{k: _scan(k) for k in KERNELS if k.startswith(("score_", "sum_"))},
     "attend_packed": _of(
         inputs.attend, st.just("attend_packed"), rates, rates, head_dims, kv_heads, groups, tokens, flags,
-        st.integers(0, 300),
+        st.integers(0, 300), flags,
     ),
     "attend_half": _of(
         inputs.attend, st.just("attend_half"), st.none(), st.just(0), head_dims, kv_heads, groups, tokens, st.just(0),
@@ -101,7 +102,7 @@ def _plant(kernel: str, made: Arguments, values: list[tuple[int, float, int]]) -
 
 def _plant_scales(made: Arguments, place: int, value: float) -> None:
     """One stored scale of one page, where the page has scales."""
-    page_tokens, page_bytes, header, _, key_scales, key_codes, value_scales, value_codes = (
+    page_tokens, page_bytes, header, _, key_scales, key_codes, value_scales, value_codes, _ = (
         int(v) for v in made["layout"]
     )
     for at, codes in ((key_scales, key_codes), (value_scales, value_codes)):

@@ -27,7 +27,7 @@ inline void decode(uint32_t calls, uint32_t first, uint32_t layers, uint32_t thr
           for (uint32_t i = 0; i < q * d; ++i) out[i] = 0.0f;
           const uint32_t count = tq::smaller(chunk_tokens, n_tokens - c * chunk_tokens);
           k::attend_packed(query, step, nullptr, key_widths, value_widths, levels, book_scale, table + c * chunk_pages, layout, pool,
-                           peak, total, out, q, d, 0, d / 16, 3, n_pages, uint32_t(b), n_kv_heads, count, 0, small);
+                           peak, total, out, q, d, 0, d / 16, 6, n_pages, uint32_t(b), n_kv_heads, count, 0, small);
           k::rotate(out, value_signs, hadamard, out, q, d, m, 1, unit);
         }
       },
@@ -45,11 +45,11 @@ inline void decode_f32(uint32_t calls, uint32_t first, uint32_t layers, const fl
   repeat_parts(calls, 1, [&](uint32_t call, uint32_t) {
     const uint32_t* table = pages + size_t((first + call) % layers) * n_pages;
     k::rotate(x, key_signs, hadamard, rotated, q, d, m, 0, unit);
-    k::score_keys_f32(rotated, nullptr, key_widths, levels, book_scale, table, layout, pool, scores, q, d, 0, d / 16, 3, n_pages, uint32_t(b),
+    k::score_keys_f32(rotated, nullptr, key_widths, levels, book_scale, table, layout, pool, scores, q, d, 0, d / 16, 6, n_pages, uint32_t(b),
                       n_tokens, n_kv_heads, n_tokens, 0, scale);
     k::softmax(scores, q, n_tokens, n_tokens);
     for (uint32_t i = 0; i < q * d; ++i) out[i] = 0.0f;
-    k::sum_values_f32(scores, value_widths, levels, book_scale, table, layout, pool, out, q, n_tokens, d / 16, 3, n_pages,
+    k::sum_values_f32(scores, value_widths, levels, book_scale, table, layout, pool, out, q, n_tokens, d / 16, 6, n_pages,
                       uint32_t(b), d, n_kv_heads, n_tokens, 0);
     k::rotate(out, value_signs, hadamard, y, q, d, m, 1, unit);
   });

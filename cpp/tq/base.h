@@ -78,19 +78,53 @@ TQ_INLINE uint16_t to_half(float x) {
 // 2u - 255, the integer that a level stands for.
 TQ_INLINE float level_value(uint8_t level, float scale) { return float(2 * int32_t(level) - 255) * scale; }
 
-// A run of at most kRunGroups 16-channel groups with the same width, so that one integer sum covers it.
+// How a 16-channel group is coded: its bits, or ten times a pair code's bits plus 1 for the first coordinates of the pairs
+// and 2 for the second ones (tq_core/math/pairs.py). A pair code's bits stand at its first group's width, 0 at its second.
+constexpr uint32_t code_bits(uint32_t code) { return code > 9 ? code / 10 : code; }
+TQ_INLINE uint32_t group_code(const uint8_t* widths, uint32_t g) {
+  return widths[g] == 0 ? 10u * widths[g - 1] + 2 : widths[g] > 4 ? 10u * widths[g] + 1 : widths[g];
+}
+
+// The code's row of the book table, and the number of its levels: 4, 8, 16 for 2, 3, 4 bits, then 5, 6 and 11.
+TQ_INLINE uint32_t book_row(uint32_t code) { return code < 5 ? code - 2 : code < 60 ? code - 48 : 5; }
+TQ_INLINE uint32_t level_count(uint32_t row) { return row < 3 ? 4u << row : row < 5 ? row + 2 : 11; }
+
+// The code of two level numbers.
+TQ_INLINE uint32_t pair_code(uint32_t first, uint32_t second, uint32_t bits) {
+  if (bits == 5) return 6 * first + second;
+  if (second < 8) return 8 * first + second;
+  if (first < 8) return 8 * (3 + second) + first;
+  return 8 * (first < 10 ? 14 : 15) + (first - 8) % 2 + 2 * (second - 8);
+}
+
+// For the upper four bits of a pair code, where the level number of a digit starts, and times 16 which of the code's
+// lower bits are added: rows for codes 51, 52, 71 and 72. In the last, numbers from 8 on are counted twice: 8, 10, 12.
+alignas(16) constexpr uint8_t kDigitRules[4][16] = {
+    {0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5},
+    {16, 18, 20, 16, 18, 20, 16, 18, 20, 16, 18, 20, 16, 18, 20, 16},
+    {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 112, 112, 112, 24, 10},
+    {112, 112, 112, 112, 112, 112, 112, 112, 112, 112, 112, 8, 10, 12, 104, 104}};
+TQ_INLINE const uint8_t* digit_rule(uint32_t code) { return kDigitRules[(code < 70 ? code - 51 : code - 69)]; }
+TQ_INLINE uint32_t doubled_level(uint32_t i) { return i < 8 ? i : 8 + (i - 8) / 2; }
+
+// A run of at most kRunGroups 16-channel groups coded alike, so that one integer sum covers it. Pair codes give two runs
+// over the same rows, each with every second group. `rows` is how far the next run's rows are.
 struct Run {
-  uint32_t begin, end, bits;
+  uint32_t begin, end, code, step, rows;
 };
 
 TQ_INLINE uint32_t find_runs(const uint8_t* widths, uint32_t groups, Run* runs) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < groups; ++i) {
-    if (n && runs[n - 1].bits == widths[i] && i - runs[n - 1].begin < kRunGroups) {
-      runs[n - 1].end = i + 1;
-    } else {
-      runs[n++] = Run{i, i + 1, widths[i]};
+    const uint32_t code = group_code(widths, i), pair = code > 9;
+    const bool longer = n > pair && runs[n - 1 - pair].code == code && i - runs[n - 1 - pair].begin < kRunGroups;
+    if (!longer) {
+      runs[n++] = Run{i, i, code, 1 + pair, 0};
+      if (pair) runs[n++] = Run{i + 1, i, code + 1, 2, 0};
     }
+    runs[n - 1].rows += widths[i];
+    if (pair) runs[n - 2].end = ++i;
+    runs[n - 1].end = i + 1;
   }
   return n;
 }

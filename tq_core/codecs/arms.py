@@ -98,6 +98,26 @@ def _fp16(sinks: int = 0) -> Arm:
     return Arm("fp16", HalfKeys(), HalfValues(), None, sinks)
 
 
+def _turbo(
+    name: str,
+    code: str,
+    bits: tuple[float, float],
+    policy: tuple[int, int],
+    seed: int,
+    norms: tuple[str, str],
+    arithmetic: str,
+    key_centre: str,
+) -> Arm:
+    """Structured TurboQuant on both sides; the values' rotation has the seed after the keys'."""
+    check_seed(seed)
+    rules = tuple(NormMode.__members__)
+    key_rule, value_rule = _one_of("key_norm", norms[0], rules), _one_of("value_norm", norms[1], rules)
+    key_bits, value_bits = _one_of("key_bits", bits[0], RATES), _one_of("value_bits", bits[1], RATES)
+    keys = TurboKeys(key_bits, int(seed), key_rule, arithmetic, code, key_centre)
+    values = TurboValues(value_bits, (int(seed) + 1) % 2**64, value_rule, arithmetic, code)
+    return Arm(name, keys, values, *policy)
+
+
 def _structured_turbo(
     key_bits: float = 3.5,
     value_bits: float = 3.0,
@@ -109,14 +129,23 @@ def _structured_turbo(
     arithmetic: str = "exact",
     key_centre: str = "none",
 ) -> Arm:
-    check_seed(seed)
-    rules = tuple(NormMode.__members__)
-    key_rule, value_rule = _one_of("key_norm", key_norm, rules), _one_of("value_norm", value_norm, rules)
-    keys = TurboKeys(_one_of("key_bits", key_bits, RATES), int(seed), key_rule, arithmetic, key_centre)
-    values = TurboValues(
-        _one_of("value_bits", value_bits, RATES), (int(seed) + 1) % 2**64, value_rule, arithmetic
-    )
-    return Arm("structured-turbo", keys, values, window, sinks)
+    bits, norms = (key_bits, value_bits), (key_norm, value_norm)
+    return _turbo("structured-turbo", "split", bits, (window, sinks), seed, norms, arithmetic, key_centre)
+
+
+def _pair_turbo(
+    key_bits: float = 3.5,
+    value_bits: float = 2.5,
+    window: int = WINDOW,
+    sinks: int = 0,
+    seed: int = 1,
+    key_norm: str = "matched",
+    value_norm: str = "min_mse",
+    arithmetic: str = "exact",
+    key_centre: str = "none",
+) -> Arm:
+    bits, norms = (key_bits, value_bits), (key_norm, value_norm)
+    return _turbo("pair-turbo", "pair", bits, (window, sinks), seed, norms, arithmetic, key_centre)
 
 
 def _kivi_control(key_bits: int = 3, value_bits: int = 3, window: int = WINDOW, sinks: int = 0) -> Arm:
@@ -128,6 +157,7 @@ def _kivi_control(key_bits: int = 3, value_bits: int = 3, window: int = WINDOW, 
 _ARMS: Registry[Arm] = Registry("arm")
 _ARMS.register("fp16", _fp16)
 _ARMS.register("structured-turbo", _structured_turbo)
+_ARMS.register("pair-turbo", _pair_turbo)
 _ARMS.register("kivi-control", _kivi_control)
 _ARMS.freeze()
 

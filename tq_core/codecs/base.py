@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tq_core.kernels.backend import Backend
 from tq_core.kernels.layout import PageLayout
+from tq_core.shapes import HEAD_DIM_STEP
 
 F32 = npt.NDArray[np.float32]
 Streams = tuple[tuple[str, int], ...]
@@ -30,6 +31,7 @@ class CodecTags:
     needs_calibration: bool = False
     pre_rope: bool = False
     same_bits: bool = True  # equal bits on every backend
+    head_dim_step: int = HEAD_DIM_STEP  # head_dim is a multiple of it
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,8 @@ _CANDIDATES = (
     "fast",
     "none",
     "page",
+    "split",
+    "pair",
 )
 
 

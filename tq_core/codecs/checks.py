@@ -67,9 +67,13 @@ class CheckResult:
 def run_checks(
     codec: Any, backend: Backend | None = None, head_dims: Sequence[int] = (48, 80)
 ) -> list[CheckResult]:
-    """Run every check that applies, at each head size. Failures, and errors that a codec raises, become results."""
+    """Run every check that applies, at each head size. Failures, and errors that a codec raises, become results.
+
+    A codec that takes larger steps of head_dim is run at the next size that it takes.
+    """
     results = []
-    for head_dim in head_dims:
+    step = codec.tags.head_dim_step
+    for head_dim in (-(-d // step) * step for d in head_dims):
         bench = Bench(codec, backend or get_backend(), head_dim)
         for check in yield_checks(codec):
             try:

@@ -16,7 +16,7 @@ from tq_core.codecs.base import F32, KeyCodec, Pages, ValueCodec
 from tq_core.codecs.turboquant import TurboKeys, TurboValues
 from tq_core.kernels.backend import Backend
 from tq_core.kernels.threads import Unit, run_units
-from tq_core.math.books import load_books, widths_for
+from tq_core.math.books import load_books
 from tq_core.math.quantize import QUERY_MAX, SMALL_MAX
 
 CHUNK_PAGES = 32
@@ -76,7 +76,7 @@ def attend_batch(
     totals, outs = np.zeros((ends[-1], heads), np.float32), np.zeros((ends[-1], heads, d), np.float32)
     books = load_books()
     attend_packed = partial(
-        backend.call, "attend_packed", key_widths=widths_for(keys.bits, d), value_widths=widths_for(values.bits, d),
+        backend.call, "attend_packed", key_widths=keys.widths(d), value_widths=values.widths(d),
         levels=books.levels, book_scale=books.scale, small=int(fast),
     )  # fmt: skip
     units: list[Unit] = []

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tq_core.codecs.base import F32, SILENT_DEFAULT, CodecTags, Pages, Streams
 from tq_core.codecs.erase import erase_rows, erase_tiles
@@ -22,11 +23,12 @@ from tq_core.errors import CodecError, ShapeError, check
 from tq_core.kernels.backend import Backend
 from tq_core.kernels.layout import PAGE_TOKENS, centre_streams, code_streams
 from tq_core.math import tiles
-from tq_core.math.books import RATES, load_books, widths_for
+from tq_core.math.books import CODES, RATES, load_books, widths_for
+from tq_core.math.pairs import PAIR_BITS, PAIR_CHANNELS, split_pairs
 from tq_core.math.prng import check_seed
 from tq_core.math.quantize import QUERY_MAX, SMALL_MAX, NormMode, centroid_values
 from tq_core.math.rotation import StructuredRotation
-from tq_core.shapes import check_head_dim
+from tq_core.shapes import HEAD_DIM_STEP
 
 ARITHMETIC = ("exact", "fast", "f32")
 CENTRES = ("none", "page")
@@ -39,9 +41,9 @@ def _rotation(head_dim: int, seed: int) -> StructuredRotation:
 
 
 @lru_cache(maxsize=64)
-def _book_arguments(bits: float, head_dim: int) -> dict[str, Any]:
+def _book_arguments(bits: float, head_dim: int, code: str) -> dict[str, Any]:
     books = load_books()
-    return {"widths": widths_for(bits, head_dim), "levels": books.levels, "book_scale": books.scale}
+    return {"widths": widths_for(bits, head_dim, code), "levels": books.levels, "book_scale": books.scale}
 
 
 @dataclass(frozen=True)
@@ -49,17 +51,18 @@ class _Turbo:
     """Fields that keys and values share: nominal bits, rotation seed, rule of the stored scale, arithmetic.
 
     ``arithmetic`` "exact" sums integers with 16-bit queries and weights, "fast" with 8-bit ones; "f32" is the
-    float32 oracle.
-    Raises CodecError for an unknown rate, rule or arithmetic, ValueRangeError for a seed outside 0..2^64-1.
+    float32 oracle. At the half rates ``code`` "pair" stores two coordinates in one code, where "split" gives half
+    of the channels a bit more.
+    Raises CodecError for an unknown rate, code, rule or arithmetic, ValueRangeError for a seed outside 0..2^64-1.
     """
 
     bits: float
     seed: int
     norm: str
     arithmetic: str = "exact"
+    code: str = field(default="split", metadata=SILENT_DEFAULT)
 
     name = "structured-turboquant"
-    tags = CodecTags()
     flush_tokens = 1
     page_tokens = PAGE_TOKENS
     _side = ""
@@ -76,16 +79,27 @@ class _Turbo:
         check(
             self.arithmetic in ARITHMETIC, "arithmetic", f"one of {ARITHMETIC}", self.arithmetic, CodecError
         )
+        check(self.code in CODES, "code", f"one of {CODES}", self.code, CodecError)
         check_seed(self.seed)
 
+    @property
+    def tags(self) -> CodecTags:
+        """Pair codes need pairs of channel groups."""
+        pairs = self.code == "pair" and self.bits in PAIR_BITS
+        return CodecTags(head_dim_step=PAIR_CHANNELS if pairs else HEAD_DIM_STEP)
+
     def check(self, head_dim: int) -> None:
-        check_head_dim(head_dim)
+        self.widths(head_dim)
+
+    def widths(self, head_dim: int) -> npt.NDArray[np.uint8]:
+        """Bits of each 16-channel group, as the kernels take them."""
+        return widths_for(self.bits, head_dim, self.code)
 
     def streams(self, head_dim: int) -> Streams:
-        return code_streams(self._side, widths_for(self.bits, head_dim), self.page_tokens)
+        return code_streams(self._side, self.widths(head_dim), self.page_tokens)
 
     def nominal_bits(self, head_dim: int) -> float:
-        return float(widths_for(self.bits, head_dim).mean())
+        return float(self.widths(head_dim).mean())
 
     def fixed_bytes(self, head_dim: int) -> int:
         rotation, books = _rotation(head_dim, self.seed), load_books()
@@ -111,7 +125,7 @@ class _Turbo:
         rotation = _rotation(x.shape[-1], self.seed)
         backend.call(
             f"append_{self._side}s", x=x, signs=rotation.signs, hadamard=rotation.hadamard,
-            **_book_arguments(self.bits, x.shape[-1]), boundaries=load_books().boundaries, pages=pages.table,
+            **_book_arguments(self.bits, x.shape[-1], self.code), boundaries=load_books().boundaries, pages=pages.table,
             layout=pages.layout.words, pool=pages.pool, norm_mode=int(NormMode[self.norm]), first=first,
             **self._append_options(),
         )  # fmt: skip
@@ -125,7 +139,7 @@ class _Turbo:
         return {}
 
     def decode(self, pages: Pages, n_tokens: int, head_dim: int) -> F32:
-        widths, heads = widths_for(self.bits, head_dim), pages.layout.n_kv_heads
+        widths, heads = self.widths(head_dim), pages.layout.n_kv_heads
         out = np.empty((n_tokens, heads, head_dim), np.float32)
         codes, scales = (
             pages.stack(f"{self._side}_codes", n_tokens),
@@ -136,7 +150,7 @@ class _Turbo:
                 np.ascontiguousarray(codes[:, head]).reshape(-1), widths, self._side == "key"
             )
             scale = np.ascontiguousarray(scales[:, head]).view(np.float16).reshape(-1, 1).astype(np.float32)
-            rotated = scale * centroid_values(flat, widths, load_books())
+            rotated = scale * centroid_values(split_pairs(flat, widths), widths, load_books())
             out[:, head] = _rotation(head_dim, self.seed).inverse(rotated[:n_tokens])
         return out
 
@@ -207,7 +221,7 @@ class TurboKeys(_Turbo):
         rotated = self.rotate(backend, queries, inverse=False)
         common = {
             "centre_query": self.centre_query(queries, scale),
-            **_book_arguments(self.bits, queries.shape[-1]), "pages": pages.table, "layout": pages.layout.words,
+            **_book_arguments(self.bits, queries.shape[-1], self.code), "pages": pages.table, "layout": pages.layout.words,
             "pool": pages.pool, "scores": out, "n_kv_heads": pages.layout.n_kv_heads, "n_tokens": n_tokens, "offset": offset,
         }  # fmt: skip
         if self.arithmetic == "f32":
@@ -236,7 +250,7 @@ class TurboValues(_Turbo):
         rotated = np.zeros_like(out)
         kernel = "sum_values_f32" if self.arithmetic == "f32" else "sum_values"
         backend.call(
-            kernel, weights=weights, **_book_arguments(self.bits, out.shape[-1]), pages=pages.table,
+            kernel, weights=weights, **_book_arguments(self.bits, out.shape[-1], self.code), pages=pages.table,
             layout=pages.layout.words, pool=pages.pool, out=rotated, n_kv_heads=pages.layout.n_kv_heads,
             n_tokens=n_tokens, offset=offset,
         )  # fmt: skip

@@ -16,7 +16,7 @@ import numpy as np
 
 from tq_core.errors import DTypeError, KernelError, ShapeError, TqError, ValueRangeError, check
 from tq_core.kernels.table import KERNELS, LAYOUT, Arg, Kernel
-from tq_core.math.books import BOOK_BITS
+from tq_core.math.books import BOOK_LEVELS, book_rows
 from tq_core.math.tiles import TILE_TOKENS, tile_bytes
 from tq_core.shapes import HEAD_DIMS_WORDS, is_head_dim
 
@@ -151,6 +151,7 @@ def _check_layout(
     for name, nbytes in _stream_bytes(kernel, named, page_tokens, sizes):
         end = layout[name] + nbytes
         ok = layout[name] % 2 == 0 and end <= layout["head_bytes"]
+        ok = ok and (name != "key_centres" or layout[name] > 0)  # 0: pages without that stream
         check(
             ok,
             f"layout.{name}",
@@ -203,17 +204,10 @@ def _check_extents(kernel: Kernel, named: Mapping[str, Any], sizes: Mapping[str,
         check(d == 0 or is_head_dim(d), "head_dim", HEAD_DIMS_WORDS, d)
     if "g" in sizes:
         check(d == 16 * sizes["g"], "widths", f"one entry per 16 channels, {d} / 16", sizes["g"])
-        check(sizes["w"] == len(BOOK_BITS), "levels", f"{len(BOOK_BITS)} rows", sizes["w"])
+        check(sizes["w"] == len(BOOK_LEVELS), "levels", f"{len(BOOK_LEVELS)} rows", sizes["w"])
         for name in ("widths", "key_widths", "value_widths"):
             if name in named:
-                widths = named[name]
-                check(
-                    set(widths.tobytes()) <= set(BOOK_BITS),
-                    name,
-                    f"bit widths in {BOOK_BITS}",
-                    widths,
-                    ValueRangeError,
-                )
+                book_rows(named[name], name)
     if "m" in sizes and d is not None:
         check(d % sizes["m"] == 0, "hadamard", f"an order that divides head_dim {d}", sizes["m"])
         rest = d // sizes["m"]

@@ -17,10 +17,18 @@ from tq_core.math.rotation import StructuredRotation
 
 GUARD = np.float32(-123.25)
 Arguments = dict[str, Any]
+Rate = float | str
 
 
 def _rng(*parts: object) -> np.random.Generator:
     return np.random.default_rng(zlib.crc32(repr(parts).encode()))
+
+
+def widths_of(rate: Rate, head_dim: int) -> np.ndarray:
+    """Group widths of a rate; "pair 2.5" is that rate in pair codes."""
+    if isinstance(rate, str):
+        return widths_for(float(rate.removeprefix("pair ")), head_dim, "pair")
+    return widths_for(rate, head_dim)
 
 
 def _rotation(head_dim: int) -> Arguments:
@@ -28,9 +36,9 @@ def _rotation(head_dim: int) -> Arguments:
     return {"signs": rotation.signs, "hadamard": rotation.hadamard}
 
 
-def _book(rate: float, head_dim: int, boundaries: bool = False) -> Arguments:
+def _book(rate: Rate, head_dim: int, boundaries: bool = False) -> Arguments:
     books = load_books()
-    out: Arguments = {"widths": widths_for(rate, head_dim), "levels": books.levels, "book_scale": books.scale}
+    out: Arguments = {"widths": widths_of(rate, head_dim), "levels": books.levels, "book_scale": books.scale}
     return {**out, "boundaries": books.boundaries} if boundaries else out
 
 
@@ -67,20 +75,20 @@ def _random_pool(layout: PageLayout, n_pages: int, rng: np.random.Generator, hal
 
 
 def _paged(
-    rate: float | None,
+    rate: Rate | None,
     head_dim: int,
     kv_heads: int,
     slots: int,
     rng: np.random.Generator,
-    value_rate: float | None = None,
+    value_rate: Rate | None = None,
     centred: int = 0,
 ) -> Arguments:
     if rate is None:
         streams = half_streams("key", head_dim, 32) + half_streams("value", head_dim, 32)
         layout = PageLayout(kv_heads, 32, streams)
     else:
-        widths = widths_for(rate, head_dim)
-        value_widths = widths_for(value_rate or rate, head_dim)
+        widths = widths_of(rate, head_dim)
+        value_widths = widths_of(value_rate or rate, head_dim)
         streams = code_streams("key", widths, PAGE_TOKENS) + code_streams("value", value_widths, PAGE_TOKENS)
         streams += centre_streams(head_dim) if centred else ()
         layout = PageLayout(kv_heads, PAGE_TOKENS, streams)
@@ -95,7 +103,7 @@ def _paged(
 
 def scan(
     kernel: str,
-    rate: float | None,
+    rate: Rate | None,
     head_dim: int,
     kv_heads: int,
     group: int,
@@ -132,7 +140,7 @@ def _centre_query(heads: int, head_dim: int, centred: int, rng: np.random.Genera
     return rng.standard_normal((heads, head_dim if centred else 0)).astype(np.float32)
 
 
-def saturated(kernel: str, rate: float, head_dim: int) -> Arguments:
+def saturated(kernel: str, rate: Rate, head_dim: int) -> Arguments:
     """Every code and every multiplier at its largest, so that the integer sums come as near to 2^31 as they can."""
     a = scan(kernel, rate, head_dim, 1, 2, 33)
     a["pool"][:] = 0xFF
@@ -151,7 +159,7 @@ def saturated(kernel: str, rate: float, head_dim: int) -> Arguments:
 
 
 def append(
-    kernel: str, rate: float, head_dim: int, tokens: int, first: int, mode: NormMode, centre_tokens: int = 0
+    kernel: str, rate: Rate, head_dim: int, tokens: int, first: int, mode: NormMode, centre_tokens: int = 0
 ) -> Arguments:
     rng = _rng(kernel, rate, head_dim, tokens, first)
     a = (
@@ -170,7 +178,7 @@ def rotate(head_dim: int, n: int, inverse: int) -> Arguments:
     return {**_rotation(head_dim), "x": x, "y": np.full_like(x, GUARD), "inverse": inverse, "scale": 0.37}
 
 
-def encode(rate: float, head_dim: int, mode: NormMode) -> Arguments:
+def encode(rate: Rate, head_dim: int, mode: NormMode) -> Arguments:
     x = nasty_vectors(37, head_dim, _rng("encode", rate, head_dim))
     out = {"codes": np.full(x.shape, 0xAA, np.uint8), "scales": np.full(len(x), 0xAAAA, np.uint16)}
     return {
@@ -195,8 +203,8 @@ def query(head_dim: int, n: int, limit: int) -> Arguments:
 
 def attend(
     kernel: str,
-    key_rate: float | None,
-    value_rate: float,
+    key_rate: Rate | None,
+    value_rate: Rate,
     head_dim: int,
     kv_heads: int,
     group: int,
@@ -222,8 +230,8 @@ def attend(
         "query": rng.integers(-limit, limit + 1, (heads, head_dim)).astype(np.int16),
         "centre_query": _centre_query(heads, head_dim, centred, rng),
         "step": (0.3 / limit * rng.uniform(0.5, 2, heads)).astype(np.float32),
-        "key_widths": widths_for(key_rate, head_dim),
-        "value_widths": widths_for(value_rate, head_dim),
+        "key_widths": widths_of(key_rate, head_dim),
+        "value_widths": widths_of(value_rate, head_dim),
         "levels": books.levels,
         "book_scale": books.scale,
         "small": small,

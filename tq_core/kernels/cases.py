@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tq_core.kernels import case_inputs as inputs
-from tq_core.kernels.case_inputs import Arguments
+from tq_core.kernels.case_inputs import Arguments, Rate
 from tq_core.math.books import RATES
+from tq_core.math.pairs import PAIR_CHANNELS
 from tq_core.math.quantize import NormMode
 
 HEAD_DIMS = (16, 32, 64, 80, 96, 112, 128, 160, 256, 576)
 TOKEN_COUNTS = (0, 1, 2, 15, 16, 17, 31, 32, 33, 127, 128, 129, 300)
+PAIR_RATES = ("pair 3.5", "pair 2.5")
 GROUPS = (1, 2, 3, 4, 5, 7, 8, 16)  # query heads per KV head
 
 
@@ -34,6 +36,11 @@ def _case(kernel: str, build: Callable[..., Arguments], *args: object) -> Case:
     return Case(kernel, label, lambda: build(*args))
 
 
+def rates_for(head_dim: int) -> tuple[Rate, ...]:
+    """Every rate that this head size has."""
+    return (*RATES, *PAIR_RATES) if head_dim % PAIR_CHANNELS == 0 else RATES
+
+
 def cases() -> Iterator[Case]:
     """Every parity case, kernel by kernel, small sizes first."""
     for d in HEAD_DIMS:
@@ -42,13 +49,13 @@ def cases() -> Iterator[Case]:
             yield _case("rotate", inputs.rotate, d, n, 1)
         yield _case("quantize_query", inputs.query, d, 9, 32639)
         yield _case("quantize_query", inputs.query, d, 9, 127)
-        for rate in RATES:
+        for rate in rates_for(d):
             yield _case("encode_rows", inputs.encode, rate, d, NormMode.matched)
     for mode in (NormMode.paper, NormMode.unbiased, NormMode.min_mse):
         yield _case("encode_rows", inputs.encode, 3.5, 64, mode)
     for kernel, mode in (("append_keys", NormMode.matched), ("append_values", NormMode.min_mse)):
-        for rate in RATES:
-            for d in (16, 64, 80, 128, 576):
+        for d in (16, 64, 80, 128, 576):
+            for rate in rates_for(d):
                 yield _case(kernel, inputs.append, rate, d, 7, 125, mode)
         for n, first in ((0, 0), (1, 31), (17, 16), (130, 100)):
             yield _case(kernel, inputs.append, 3.0, 48, n, first, mode)
@@ -56,18 +63,19 @@ def cases() -> Iterator[Case]:
         yield _case("append_keys", inputs.append, 3.5, d, n, first, NormMode.matched, 32)
     yield _case("append_keys", inputs.append, 2.0, 64, 40, 120, NormMode.min_mse, 8)
     for kernel in ("score_keys", "sum_values", "score_keys_f32", "sum_values_f32"):
-        for rate in RATES:
-            for d in HEAD_DIMS if kernel in ("score_keys", "sum_values") else (16, 80, 128, 576):
+        for d in HEAD_DIMS if kernel in ("score_keys", "sum_values") else (16, 80, 128, 576):
+            for rate in rates_for(d):
                 yield _case(kernel, inputs.scan, rate, d, 2, 3, 33)
         for tokens in TOKEN_COUNTS:
             yield _case(kernel, inputs.scan, 3.5, 64, 3, 2, tokens)
+            yield _case(kernel, inputs.scan, PAIR_RATES[tokens % 2], 64, 2, 3, tokens)
         for group in GROUPS:
             yield _case(kernel, inputs.scan, 3.0, 32, 1, group, 47)
     for kernel in ("score_keys", "score_keys_f32"):
         for d, tokens in ((16, 0), (16, 1), (64, 33), (80, 129), (128, 300), (576, 47)):
             yield _case(kernel, inputs.scan, 3.5, d, 2, 5, tokens, 1)
     for d in (256, 576):
-        for rate in (2.0, 4.0):
+        for rate in (2.0, 4.0, *PAIR_RATES):
             yield _case("score_keys", inputs.saturated, rate, d)
             yield _case("sum_values", inputs.saturated, rate, d)
     for kernel in ("score_f16", "sum_f16"):
@@ -81,11 +89,16 @@ def cases() -> Iterator[Case]:
                 yield _case("attend_packed", inputs.attend, key_rate, value_rate, d, 2, 3, 161, small)
         for tokens in TOKEN_COUNTS:
             yield _case("attend_packed", inputs.attend, 3.5, 3.0, 32, 3, 1, tokens, small)
+        for d in (32, 128, 576):
+            mixed: tuple[tuple[Rate, Rate], ...] = ((3.0, "pair 2.5"), ("pair 3.5", 3.5))
+            for rates in (PAIR_RATES, PAIR_RATES[::-1], *mixed):
+                yield _case("attend_packed", inputs.attend, *rates, d, 2, 3, 161, small)
         for tokens, first in ((0, 5), (1, 127), (3, 130), (150, 16), (150, 37), (33, 256)):
             yield _case("attend_packed", inputs.attend, 3.5, 3.0, 32, 2, 3, tokens, small, first)
         for d, tokens, first in ((16, 1, 0), (64, 129, 0), (80, 170, 100), (576, 140, 0)):
             yield _case("attend_packed", inputs.attend, 3.5, 3.0, d, 2, 5, tokens, small, first, 1)
     for group in GROUPS:
+        yield _case("attend_packed", inputs.attend, *PAIR_RATES, 64, 1, group, 140, 0)
         yield _case("attend_packed", inputs.attend, 3.5, 3.0, 64, 1, group, 140, 0)
         yield _case("attend_half", inputs.attend, None, 0, 32, 2, group, 37, 0, 3)
     for d in HEAD_DIMS:

@@ -23,6 +23,7 @@ from tq_core.kernels.reference_pages import (
 from tq_core.math import lanes, tiles
 from tq_core.math.books import Books
 from tq_core.math.hadamard import transform
+from tq_core.math.pairs import join_pairs
 from tq_core.math.quantize import NormMode, quantize_symmetric
 from tq_core.math.quantize import encode_rows as encode
 
@@ -77,6 +78,7 @@ def _append(
         if centre_tokens:
             rows = _centred(rows, pages, layout, pool, h, first, centre_tokens)
         codes, scales = encode(rows, signs, hadamard, widths, books, NormMode(norm_mode))
+        codes = join_pairs(codes, widths)
         for i in range(x.shape[0]):
             page, slot = divmod(first + i, page_tokens)
             scale_part, code_part = head_parts(pool, pages[page], layout, h, widths, keys)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tq_core.math import lanes, tiles
-from tq_core.math.books import BOOK_BITS
+from tq_core.math.books import book_rows
+from tq_core.math.pairs import split_pairs
 
 
 def head_parts(pool, page, layout, kv_head, widths, keys):
@@ -19,11 +20,10 @@ def head_parts(pool, page, layout, kv_head, widths, keys):
 
 
 def page_codes(pool, page, layout, kv_head, widths, keys, count):
-    """Scales (count,) float32 and codes (count, head_dim) of a page's first ``count`` slots."""
+    """Scales (count,) float32 and level numbers (count, head_dim) of a page's first ``count`` slots."""
     scales, stream = head_parts(pool, page, layout, kv_head, widths, keys)
-    return scales[:count].view(np.float16).astype(np.float32), tiles.unpack_stream(stream, widths, keys)[
-        :count
-    ]
+    codes = split_pairs(tiles.unpack_stream(stream, widths, keys)[:count], widths)
+    return scales[:count].view(np.float16).astype(np.float32), codes
 
 
 def key_centre(pool, page, layout, kv_head, head_dim):
@@ -62,13 +62,23 @@ RUN_GROUPS = 16  # 255 * 32639 * 256 channels is the largest sum of whole groups
 
 
 def runs(widths):
-    """(book row, channel slice) of each run of at most 256 channels with one width: what one integer sum covers."""
+    """(book row, channels) of each run of at most 256 channels coded alike: what one integer sum covers.
+
+    Pair codes give two runs, the first coordinates of 8 pairs of groups at most and then the second ones.
+    """
+    widths, rows = [int(w) for w in widths], book_rows(widths)
+    kinds = [w or widths[i - 1] for i, w in enumerate(widths)]  # a pair's bits at both of its groups
     edges = [0]
     for i in range(1, len(widths)):
-        if widths[i] != widths[i - 1] or i - edges[-1] == RUN_GROUPS:
+        if kinds[i] != kinds[i - 1] or i - edges[-1] == RUN_GROUPS:
             edges.append(i)
     for a, b in zip(edges, [*edges[1:], len(widths)]):
-        yield BOOK_BITS.index(int(widths[a])), slice(16 * a, 16 * b)
+        if 0 not in widths[a:b]:
+            yield rows[a], slice(16 * a, 16 * b)
+            continue
+        channels = np.arange(16 * a, 16 * b).reshape(-1, 2, 16)
+        for half in (0, 1):
+            yield rows[a + half], channels[:, half].reshape(-1)
 
 
 def steps_of(codes, widths, levels):

@@ -25,7 +25,7 @@ from tq_core.math.tiles import tile_bytes
 
 Arguments = dict[str, Any]
 _HEAD_DIM, _KV_HEADS, _PAGE_TOKENS, _TOKENS = 64, 2, 32, 41
-_WIDTHS = np.array([4, 3, 2, 2], np.uint8)
+_WIDTHS = (np.array([4, 3, 2, 2], np.uint8), np.array([5, 0, 7, 0], np.uint8))  # plain codes, pair codes
 # Query heads per KV head. A pass takes at most four: 4 + 1, 4 + 2, 4 + 3.
 _GROUP_SIZES = (5, 6, 7)
 _SPAN = {"n_kv_heads": _KV_HEADS, "n_tokens": _TOKENS, "offset": 3}
@@ -37,9 +37,9 @@ def _rotation(head_dim: int) -> Arguments:
     return {"signs": rotation.signs, "hadamard": rotation.hadamard}
 
 
-def _book() -> Arguments:
+def _book(widths: np.ndarray) -> Arguments:
     books = load_books()
-    return {"widths": _WIDTHS, "levels": books.levels, "book_scale": books.scale}
+    return {"widths": widths, "levels": books.levels, "book_scale": books.scale}
 
 
 def _layout(codes: int, scales: int, centre: int) -> np.ndarray:
@@ -59,8 +59,8 @@ def _state(draw: Any, query_heads: int) -> Arguments:
     }
 
 
-def _coded_cases(draw: Any, run: Any) -> Iterator[tuple[str, Arguments]]:
-    book, rotation = _book(), _rotation(_HEAD_DIM)
+def _coded_cases(draw: Any, run: Any, widths: np.ndarray) -> Iterator[tuple[str, Arguments]]:
+    book, rotation = _book(widths), _rotation(_HEAD_DIM)
     quantizer = {
         **rotation,
         **book,
@@ -101,7 +101,7 @@ def _coded_cases(draw: Any, run: Any) -> Iterator[tuple[str, Arguments]]:
         yield "sum_values", {**stored, "weights": weights, "out": out}
         yield "sum_values_f32", {**stored, "weights": weights, "out": out}
         attended = {k: v for k, v in stored.items() if k not in ("widths", "offset")}
-        attended |= {"key_widths": _WIDTHS, "value_widths": _WIDTHS, "query": query, "step": step}
+        attended |= {"key_widths": widths, "value_widths": widths, "query": query, "step": step}
         attended["centre_query"] = queries["x"]
         attended |= {"n_tokens": _TOKENS - 3, "first": 3, "small": 0}
         yield "attend_packed", {**attended, **_state(draw, query_heads)}
@@ -141,7 +141,8 @@ def known_answers() -> tuple[tuple[str, Arguments, Arguments], ...]:
         return random.standard_normal(shape, np.float32)
 
     found = []
-    for kernel, arguments in (*_coded_cases(draw, reference.call), *_plain_cases(draw)):
+    coded = (case for widths in _WIDTHS for case in _coded_cases(draw, reference.call, widths))
+    for kernel, arguments in (*coded, *_plain_cases(draw)):
         expected = _outputs(kernel, arguments)
         reference.call(kernel, **{**arguments, **expected})
         found.append((kernel, arguments, expected))

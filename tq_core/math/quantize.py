@@ -17,7 +17,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from tq_core.math.books import BOOK_BITS, Books
+from tq_core.math.books import BOOK_LEVELS, Books, book_rows
 from tq_core.math.hadamard import transform
 from tq_core.math.lanes import dot, lane_sum, round_even
 
@@ -40,20 +40,20 @@ class NormMode(IntEnum):
 
 
 def centroid_values(codes: npt.NDArray[np.uint8], widths: npt.NDArray[np.uint8], books: Books) -> Array:
-    """(n, head_dim) codes to centroids in float32, group by group."""
+    """(n, head_dim) level numbers to centroids in float32, group by group."""
     out = np.empty(codes.shape, np.float32)
-    for group, bits in enumerate(widths):
+    for group, row in enumerate(book_rows(widths)):
         span = slice(16 * group, 16 * group + 16)
-        out[:, span] = books.centroids(int(bits))[codes[:, span]]
+        out[:, span] = books.row_centroids(row)[codes[:, span]]
     return out
 
 
 def nearest_codes(t: Array, widths: npt.NDArray[np.uint8], books: Books) -> npt.NDArray[np.uint8]:
     """Number of boundaries below each coordinate: a tie goes to the lower cell."""
     codes = np.empty(t.shape, np.uint8)
-    for group, bits in enumerate(widths):
+    for group, row in enumerate(book_rows(widths)):
         span = slice(16 * group, 16 * group + 16)
-        inner = books.boundaries[BOOK_BITS.index(int(bits)), : (1 << int(bits)) - 1]
+        inner = books.boundaries[row, : BOOK_LEVELS[row] - 1]
         codes[:, span] = (t[:, span, None] > inner).sum(axis=-1)
     return codes
 

@@ -11,6 +11,9 @@ channel's weighted sum:
     keys:    lane = token % 16      byte = channel % 4   slice = 4 * (token // 16) + channel // 4
     values:  lane = channel         byte = token % 4     slice = token // 4
 
+A pair code (math/pairs.py) is one code for the same channel of two neighbouring groups: the first group's tile holds it,
+in 5 or 7 rows, and the second has no rows.
+
 The same bytes serve 512-, 256- and 128-bit registers: they take a row, a half or a quarter.
 """
 
@@ -27,21 +30,21 @@ U8 = npt.NDArray[np.uint8]
 
 def pack_slices(slices: U8, bits: int) -> U8:
     """(..., 8, 64) codes below 2^bits to (..., bits, 64) packed rows."""
-    column = np.zeros((*slices.shape[:-2], ROW_BYTES), np.uint32)
+    column = np.zeros((*slices.shape[:-2], ROW_BYTES), np.uint64)
     for s in range(SLICES):
-        column |= slices[..., s, :].astype(np.uint32) << np.uint32(bits * s)
-    rows = [(column >> np.uint32(8 * r)).astype(np.uint8) for r in range(bits)]
+        column |= slices[..., s, :].astype(np.uint64) << np.uint64(bits * s)
+    rows = [(column >> np.uint64(8 * r)).astype(np.uint8) for r in range(bits)]
     return np.stack(rows, axis=-2)
 
 
 def unpack_slices(rows: U8, bits: int) -> U8:
     """Inverse of pack_slices."""
-    column = np.zeros((*rows.shape[:-2], ROW_BYTES), np.uint32)
+    column = np.zeros((*rows.shape[:-2], ROW_BYTES), np.uint64)
     for r in range(bits):
-        column |= rows[..., r, :].astype(np.uint32) << np.uint32(8 * r)
-    mask = np.uint32((1 << bits) - 1)
+        column |= rows[..., r, :].astype(np.uint64) << np.uint64(8 * r)
+    mask = np.uint64((1 << bits) - 1)
     return np.stack(
-        [((column >> np.uint32(bits * s)) & mask).astype(np.uint8) for s in range(SLICES)], axis=-2
+        [((column >> np.uint64(bits * s)) & mask).astype(np.uint8) for s in range(SLICES)], axis=-2
     )
 
 
@@ -74,15 +77,16 @@ def value_codes(slices: U8) -> U8:
 
 
 def tile_bytes(widths: npt.ArrayLike) -> int:
-    """Bytes of 32 tokens whose 16-channel groups have these bit widths."""
+    """Bytes of 32 tokens whose 16-channel groups have these bit widths (0: the second half of a pair code)."""
     return int(np.sum(np.asarray(widths, np.int64))) * ROW_BYTES
 
 
 def _groups(widths: U8) -> list[tuple[int, int, slice]]:
-    """(group, bits, byte range within a tile row-block) of each 16-channel group."""
+    """(group, bits, byte range within a tile row-block) of each 16-channel group that has rows."""
     out, start = [], 0
     for group, bits in enumerate(int(b) for b in widths):
-        out.append((group, bits, slice(start, start + bits * ROW_BYTES)))
+        if bits:
+            out.append((group, bits, slice(start, start + bits * ROW_BYTES)))
         start += bits * ROW_BYTES
     return out
 
@@ -90,7 +94,7 @@ def _groups(widths: U8) -> list[tuple[int, int, slice]]:
 def pack_stream(codes: U8, widths: U8, keys: bool) -> U8:
     """(n_tokens, head_dim) codes, n_tokens a multiple of 32, to one head's packed code stream.
 
-    Raises ShapeError for another number of tokens or channels, ValueRangeError for a code that its width cannot hold.
+    Pairs are joined already (pairs.join_pairs): channels of a group without rows are not looked at. Raises ShapeError for another number of tokens or channels, ValueRangeError for a code that its width cannot hold.
     """
     shape = f"(a multiple of {TILE_TOKENS}, {TILE_CHANNELS * len(widths)})"
     ok = codes.ndim == 2 and len(codes) % TILE_TOKENS == 0 and codes.shape[1] == TILE_CHANNELS * len(widths)
@@ -113,9 +117,9 @@ def pack_stream(codes: U8, widths: U8, keys: bool) -> U8:
 
 
 def unpack_stream(stream: U8, widths: U8, keys: bool) -> U8:
-    """Inverse of pack_stream."""
+    """Inverse of pack_stream; 0 in groups without rows (see pairs.split_pairs)."""
     tiles = stream.reshape(-1, tile_bytes(widths))
-    out = np.empty((tiles.shape[0], TILE_TOKENS, TILE_CHANNELS * len(widths)), np.uint8)
+    out = np.zeros((tiles.shape[0], TILE_TOKENS, TILE_CHANNELS * len(widths)), np.uint8)
     for group, bits, where in _groups(widths):
         slices = unpack_slices(tiles[:, where].reshape(-1, bits, ROW_BYTES), bits)
         cell = key_codes(slices) if keys else value_codes(slices)

@@ -43,12 +43,29 @@ TQ_INLINE void pack_quads(uint8_t* column, const uint8_t* codes, uint32_t half) 
   }
 }
 
+template <int kBits, int kHalf, int... kRow>
+TQ_INLINE void pack_rows(uint8_t* column, const uint8_t* codes, Indices<kRow...>) {
+  uint32_t quads[4];
+  __builtin_memcpy(quads, codes, 16);
+  (pack_row<kBits, kHalf, kBits * kHalf / 2 + kRow>(column, quads), ...);
+}
+
+// Two groups' level numbers to pair codes, at the first one's place.
+TQ_INLINE void join_pairs(uint8_t* codes, const uint8_t* widths, uint32_t groups) {
+  for (uint32_t g = 0; g < groups; ++g)
+    for (uint32_t c = kLanes * g; widths[g] > 4 && c < kLanes * (g + 1); ++c)
+      codes[c] = uint8_t(pair_code(codes[c], codes[c + kLanes], widths[g]));
+}
+
 // A token's codes into its tile: keys have tokens in lanes, four channels per lane.
 TQ_INLINE void pack_key(uint8_t* tile, const uint8_t* codes, const uint8_t* widths, uint32_t groups, uint32_t slot) {
   const uint32_t half = slot / kLanes % 2;
   uint8_t* column = tile + 4 * (slot % kLanes);
   for (uint32_t g = 0; g < groups; column += widths[g] * kRowBytes, ++g) {
-    if (widths[g] == 4) {
+    if (widths[g] > 4 || widths[g] == 0) {
+      if (widths[g] == 5) half ? pack_rows<5, 1>(column, codes + kLanes * g, UpTo<3>()) : pack_rows<5, 0>(column, codes + kLanes * g, UpTo<3>());
+      if (widths[g] == 7) half ? pack_rows<7, 1>(column, codes + kLanes * g, UpTo<4>()) : pack_rows<7, 0>(column, codes + kLanes * g, UpTo<4>());
+    } else if (widths[g] == 4) {
       pack_quads<4>(column, codes + kLanes * g, half);
     } else if (widths[g] == 3) {
       pack_quads<3>(column, codes + kLanes * g, half);
@@ -62,6 +79,7 @@ TQ_INLINE void pack_key(uint8_t* tile, const uint8_t* codes, const uint8_t* widt
 TQ_INLINE void pack_value(uint8_t* tile, const uint8_t* codes, const uint8_t* widths, uint32_t groups, uint32_t slot) {
   const uint32_t slice = slot / 4 % 8, byte = 8 * (slot % 4);
   for (uint32_t g = 0; g < groups; tile += widths[g] * kRowBytes, ++g) {
+    if (widths[g] == 0) continue;
     const uint32_t bits = widths[g], at = bits * slice, shift = at % 8, kept = smaller(bits, 8 - shift);
     const U32 word = load_u8(codes + kLanes * g) << int(byte);
     uint8_t* row = tile + at / 8 * kRowBytes;
@@ -107,6 +125,7 @@ TQ_INLINE void append(const float* x, const float* signs, const float* hadamard,
       }
       const uint16_t scale = encode_row(row, signs, hadamard, widths, levels, book_scale,
                                         boundaries, d, m, norm_mode, codes);
+      join_pairs(codes, widths, groups);
       __builtin_memcpy(base + (kKeys ? layout.key_scales : layout.value_scales) + 2 * slot, &scale, 2);
       uint8_t* tile = base + (kKeys ? layout.key_codes : layout.value_codes) + size_t(slot / kTileTokens) * stride;
       if (kKeys) {

@@ -3,10 +3,10 @@ namespace tq {
 namespace TQ_TARGET {
 
 // Codes of 16 standardised coordinates, and their centroids added into the two sums of the scale.
-TQ_INLINE void quantize_group(F32 t, uint32_t bits, const uint8_t* levels, float book_scale, const float* boundaries,
+TQ_INLINE void quantize_group(F32 t, uint32_t n_levels, const uint8_t* levels, float book_scale, const float* boundaries,
                               uint8_t* codes, F32& tc, F32& cc) {
   U32 count = splat_u32(0);
-  for (uint32_t k = 0; k + 1 < (1u << bits); ++k) count = count_greater(count, t, splat(boundaries[k]));
+  for (uint32_t k = 0; k + 1 < n_levels; ++k) count = count_greater(count, t, splat(boundaries[k]));
   store_u8(codes, count);
   const U32 twice = lookup_lanes(load_table(levels), count) << 1;
   const F32 c = to_f32(u32_as_i32(twice + splat_u32(0u - 255u))) * splat(book_scale);
@@ -35,8 +35,8 @@ TQ_INLINE uint16_t encode_row(const float* x, const float* signs, const float* h
   transform(z, hadamard, d, m, false);
   F32 tc = splat(0.0f), cc = splat(0.0f);
   for (uint32_t g = 0; g < d / kLanes; ++g) {
-    const uint32_t row = widths[g] - 2;
-    quantize_group(load(z + g * kLanes) * splat(inverse), widths[g], levels + 16 * row, book_scale[row],
+    const uint32_t row = book_row(group_code(widths, g));
+    quantize_group(load(z + g * kLanes) * splat(inverse), level_count(row), levels + 16 * row, book_scale[row],
                    boundaries + 16 * row, codes + g * kLanes, tc, cc);
   }
   return to_half(stored_scale(rho, fold(tc), fold(cc), float(d), norm_mode));

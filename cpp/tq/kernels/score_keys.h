@@ -13,40 +13,40 @@ using QueryWords = Multipliers<kMaxHeadDim / 4>;
 // Channel quad kQuad of a 16-channel group. A register of 16 lanes holds one half of the tile's tokens, and a pass
 // takes the two halves; narrower registers are columns of half kHalf.
 template <int kBits, int kHalf, int kQuad, int kHeads, bool kSmall>
-TQ_INLINE void score_quad(Acc* acc, const uint8_t* rows, Table table, const QueryWords& query, uint32_t at) {
+TQ_INLINE void score_quad(Acc* acc, const uint8_t* rows, const Levels& levels, const QueryWords& query, uint32_t at) {
   Reg bytes[kRegsInPass];
-  bytes[0] = lookup16(table, slice_codes<kBits, 4 * kHalf + kQuad>(rows));
-  if constexpr (kRegsInPass == 2 && kRegLanes == kLanes) bytes[1] = lookup16(table, slice_codes<kBits, 4 + kQuad>(rows));
+  bytes[0] = level_bytes<kBits, 4 * kHalf + kQuad>(levels, rows);
+  if constexpr (kRegsInPass == 2 && kRegLanes == kLanes) bytes[1] = level_bytes<kBits, 4 + kQuad>(levels, rows);
   if constexpr (kRegsInPass == 2 && kRegLanes < kLanes)
-    bytes[1] = lookup16(table, slice_codes<kBits, 4 * kHalf + kQuad>(rows + kRegBytes));
+    bytes[1] = level_bytes<kBits, 4 * kHalf + kQuad>(levels, rows + kRegBytes);
   accumulate_all<kSmall>(acc, bytes, query, at + kQuad, UpTo<kHeads * kRegsInPass>());
 }
 
 // The same quad of every group of a run.
 template <int kBits, int kHalf, int kQuad, int kHeads, bool kSmall>
-TQ_INLINE void score_quads(Acc* acc, const uint8_t* rows, const Run& run, Table table, const QueryWords& query) {
-  for (uint32_t g = run.begin; g < run.end; ++g, rows += kBits * kRowBytes)
-    score_quad<kBits, kHalf, kQuad, kHeads, kSmall>(acc, rows, table, query, 4 * g);
+TQ_INLINE void score_quads(Acc* acc, const uint8_t* rows, const Run& run, const Levels& levels, const QueryWords& query) {
+  for (uint32_t g = run.begin; g < run.end; g += kGroupStep<kBits>, rows += kBits * kRowBytes)
+    score_quad<kBits, kHalf, kQuad, kHeads, kSmall>(acc, rows, levels, query, 4 * g);
 }
 
 // Sums of one run of groups for the tokens of one pass, to sums[head * kTileTokens + ...]. `ahead` leads to the same
 // place of the page that is read next.
 template <int kBits, int kHalf, int kHeads, bool kSmall, int... kIndex>
-TQ_INLINE void score_pass(int32_t* sums, const uint8_t* rows, ptrdiff_t ahead, const Run& run, Table table,
+TQ_INLINE void score_pass(int32_t* sums, const uint8_t* rows, ptrdiff_t ahead, const Run& run, const Levels& levels,
                           const QueryWords& query, Indices<kIndex...>) {
   Acc acc[kHeads * kRegsInPass] = {no_sum<kIndex>()...};
   if constexpr (kOneSliceLoops) {
-    score_quads<kBits, kHalf, 0, kHeads, kSmall>(acc, rows, run, table, query);
-    score_quads<kBits, kHalf, 1, kHeads, kSmall>(acc, rows, run, table, query);
-    score_quads<kBits, kHalf, 2, kHeads, kSmall>(acc, rows, run, table, query);
-    score_quads<kBits, kHalf, 3, kHeads, kSmall>(acc, rows, run, table, query);
+    score_quads<kBits, kHalf, 0, kHeads, kSmall>(acc, rows, run, levels, query);
+    score_quads<kBits, kHalf, 1, kHeads, kSmall>(acc, rows, run, levels, query);
+    score_quads<kBits, kHalf, 2, kHeads, kSmall>(acc, rows, run, levels, query);
+    score_quads<kBits, kHalf, 3, kHeads, kSmall>(acc, rows, run, levels, query);
   } else {
-    for (uint32_t g = run.begin; g < run.end; ++g, rows += kBits * kRowBytes) {
+    for (uint32_t g = run.begin; g < run.end; g += kGroupStep<kBits>, rows += kBits * kRowBytes) {
       if (ahead) prefetch_rows(rows + ahead, kBits);
-      score_quad<kBits, kHalf, 0, kHeads, kSmall>(acc, rows, table, query, 4 * g);
-      score_quad<kBits, kHalf, 1, kHeads, kSmall>(acc, rows, table, query, 4 * g);
-      score_quad<kBits, kHalf, 2, kHeads, kSmall>(acc, rows, table, query, 4 * g);
-      score_quad<kBits, kHalf, 3, kHeads, kSmall>(acc, rows, table, query, 4 * g);
+      score_quad<kBits, kHalf, 0, kHeads, kSmall>(acc, rows, levels, query, 4 * g);
+      score_quad<kBits, kHalf, 1, kHeads, kSmall>(acc, rows, levels, query, 4 * g);
+      score_quad<kBits, kHalf, 2, kHeads, kSmall>(acc, rows, levels, query, 4 * g);
+      score_quad<kBits, kHalf, 3, kHeads, kSmall>(acc, rows, levels, query, 4 * g);
     }
   }
   (store_reg(sums + kIndex / kRegsInPass * kTileTokens + kIndex % kRegsInPass * kRegLanes, finish(acc[kIndex])), ...);
@@ -55,16 +55,16 @@ TQ_INLINE void score_pass(int32_t* sums, const uint8_t* rows, ptrdiff_t ahead, c
 // One run of groups over the first `live` tokens of a tile, added to total[head * kTileTokens + token].
 template <int kBits, int kHeads, bool kSmall>
 TQ_INLINE void score_run(float* total, const uint8_t* rows, ptrdiff_t ahead, uint32_t live, const Run& run,
-                         const uint8_t* levels, float book_scale, const QueryWords& query, const int32_t* query_totals) {
+                         const uint8_t* book, float book_scale, const QueryWords& query, const int32_t* query_totals) {
   constexpr uint32_t kPass = kRegsInPass * kRegLanes;  // tokens
-  const Table table = load_table(levels);
+  const Levels levels = load_levels<kBits>(book, run.code);
   const UpTo<kHeads * kRegsInPass> all;
   alignas(kRowBytes) int32_t sums[kHeads * kTileTokens];
   for (uint32_t t = 0; t < live; t += kPass, ahead = 0) {
     if (kPass > kLanes || t < kLanes) {
-      score_pass<kBits, 0, kHeads, kSmall>(sums + t, rows + 4 * t, ahead, run, table, query, all);
+      score_pass<kBits, 0, kHeads, kSmall>(sums + t, rows + 4 * t, ahead, run, levels, query, all);
     } else if constexpr (kPass <= kLanes) {  // a wider pass has both halves already
-      score_pass<kBits, 1, kHeads, kSmall>(sums + t, rows + 4 * (t - kLanes), ahead, run, table, query, all);
+      score_pass<kBits, 1, kHeads, kSmall>(sums + t, rows + 4 * (t - kLanes), ahead, run, levels, query, all);
     }
   }
   for (int h = 0; h < kHeads; ++h)
@@ -72,6 +72,17 @@ TQ_INLINE void score_run(float* total, const uint8_t* rows, ptrdiff_t ahead, uin
       float* at = total + h * kTileTokens + t;
       store(at, load(at) + signed_sum(sums + h * kTileTokens + t, query_totals[h]) * splat(book_scale));
     }
+}
+
+// The same for either coordinate of pair codes; apart, so that it does not weigh on the loop over other codes.
+template <int kHeads>
+TQ_KERNEL inline void score_pairs(float* total, const uint8_t* rows, ptrdiff_t ahead, uint32_t live, const Run& run,
+                                  const uint8_t* book, float book_scale, const QueryWords& query, const int32_t* totals) {
+  if (code_bits(run.code) == 5) {
+    score_run<5, kHeads, false>(total, rows, ahead, live, run, book, book_scale, query, totals);
+  } else {
+    score_run<7, kHeads, false>(total, rows, ahead, live, run, book, book_scale, query, totals);
+  }
 }
 
 // Up to four query heads of one KV head, ready to be scored: their words, and per run of widths their totals.
@@ -90,7 +101,8 @@ TQ_INLINE void prepare_query(PreparedQuery& out, const int16_t* query, const uin
   for (uint32_t r = 0; r < out.n_runs; ++r)
     for (int h = 0; h < kHeads; ++h) {
       int32_t total = 0;
-      for (uint32_t k = 16 * out.runs[r].begin; k < 16 * out.runs[r].end; ++k) total += query[h * d + k];
+      for (uint32_t g = out.runs[r].begin; g < out.runs[r].end; g += out.runs[r].step)
+        for (uint32_t k = 16 * g; k < 16 * g + 16; ++k) total += query[h * d + k];
       out.totals[r * kHeads + h] = total;
     }
 }
@@ -110,17 +122,19 @@ TQ_KERNEL inline void score_page(const uint8_t* base, const uint8_t* next, const
     for (uint32_t i = 0; i < kHeads * kTileTokens; i += kLanes) store(total + i, splat(0.0f));
     for (uint32_t r = 0; r < query.n_runs; ++r) {
       const Run& run = query.runs[r];
-      const uint32_t row = run.bits - 2;
+      const uint32_t row = book_row(run.code);
       const uint8_t* book = levels + 16 * row;
       const int32_t* totals = query.totals + r * kHeads;
-      if (run.bits == 4) {
+      if (run.code == 4) {
         score_run<4, kHeads, kSmall>(total, rows, ahead, live, run, book, book_scale[row], query.words, totals);
-      } else if (run.bits == 3) {
+      } else if (run.code == 3) {
         score_run<3, kHeads, kSmall>(total, rows, ahead, live, run, book, book_scale[row], query.words, totals);
-      } else {
+      } else if (run.code == 2) {
         score_run<2, kHeads, kSmall>(total, rows, ahead, live, run, book, book_scale[row], query.words, totals);
+      } else {
+        score_pairs<kHeads>(total, rows, ahead, live, run, book, book_scale[row], query.words, totals);
       }
-      rows += (run.end - run.begin) * run.bits * kRowBytes;
+      rows += run.rows * kRowBytes;
     }
     for (uint32_t t = 0; t < live; t += kLanes) {
       const F32 key_scale = load_half_bytes(base + layout.key_scales + 2 * (slot + t));
@@ -212,14 +226,15 @@ TQ_KERNEL inline void score_keys_f32(const float* query, const float* centre_que
       const uint8_t* tile = base + layout.key_codes + size_t(in_page / kTileTokens) * stride;
       F32 total = splat(0.0f);
       for (uint32_t g = 0; g < groups; ++g) {
-        const uint32_t bits = widths[g];
+        const uint32_t code = group_code(widths, g), book = book_row(code);
+        const uint8_t* rows = group_rows(tile, widths, g);
         for (uint32_t quad = 0; quad < 4; ++quad) {
-          const U32 levels4 = slice_levels(tile, bits, 4 * (in_page / kLanes % 2) + quad, levels + 16 * (bits - 2));
+          const U32 levels4 = slice_levels(rows, code, 4 * (in_page / kLanes % 2) + quad, levels + 16 * book);
           for (uint32_t k = 0; k < 4; ++k)
             total = total + splat(query[size_t(row) * d + 16 * g + 4 * quad + k]) *
-                                centroid_of_byte(levels4, int(k), book_scale[bits - 2]);
+                                centroid_of_byte(levels4, int(k), book_scale[book]);
         }
-        tile += bits * kRowBytes;
+        tile += widths[g] * kRowBytes;
       }
       F32 out = (total * load_half_bytes(base + layout.key_scales + 2 * in_page)) * splat(scale);
       if (e) out = out + splat(centre_score(centre_query + size_t(row) * d, base + layout.key_centres, d));

@@ -17,14 +17,71 @@ TQ_INLINE Reg slice_codes(const uint8_t* rows) {
   }
 }
 
-// A whole slice, width and place chosen at run time, as level bytes: for the float32 oracle.
-TQ_INLINE U32 slice_levels(const uint8_t* rows, uint32_t bits, uint32_t slice, const uint8_t* levels) {
-  const uint32_t at = bits * slice, shift = at % 8, mask = (1u << bits) - 1;
+// A whole slice, code and place chosen at run time, as level bytes: for the float32 oracle, and for pair codes where lanes
+// are scalar and nothing is gained by writing every slice out.
+TQ_KERNEL inline void slice_bytes(uint8_t* out, const uint8_t* rows, uint32_t code, uint32_t slice, const uint8_t* book) {
+  const uint32_t bits = code_bits(code), at = bits * slice, shift = at % 8, mask = (1u << bits) - 1;
   const uint8_t* next = rows + (shift + bits > 8 ? at / 8 + 1 : at / 8) * kRowBytes;
-  uint8_t out[kRowBytes];
   rows += at / 8 * kRowBytes;
-  for (uint32_t i = 0; i < kRowBytes; ++i) out[i] = levels[((uint32_t(rows[i]) | uint32_t(next[i]) << 8) >> shift) & mask];
+  const uint8_t* rule = code > 9 ? digit_rule(code) : nullptr;
+  for (uint32_t i = 0; i < kRowBytes; ++i) {
+    uint32_t index = ((uint32_t(rows[i]) | uint32_t(next[i]) << 8) >> shift) & mask;
+    if (rule) {
+      const uint32_t r = rule[index >> (bits - 4)];
+      index = (r & 15) + (index & (r >> 4));
+    }
+    out[i] = book[code == 72 ? doubled_level(index) : index];
+  }
+}
+
+TQ_INLINE U32 slice_levels(const uint8_t* rows, uint32_t code, uint32_t slice, const uint8_t* book) {
+  uint8_t out[kRowBytes];
+  slice_bytes(out, rows, code, slice, book);
   return load_row(out);
+}
+
+// From one group of a run to its next one: pair codes have their other coordinate between.
+template <int kBits>
+constexpr uint32_t kGroupStep = kBits > 4 ? 2 : 1;
+
+// What turns a code's slices into level bytes: its book, and for a pair code the rule of its digit.
+struct Levels {
+  Table book, rule;
+  uint32_t code;
+  const uint8_t* plain;
+};
+
+template <int kBits>
+TQ_INLINE Levels load_levels(const uint8_t* book, uint32_t code) {
+  const Table table = load_table(book);
+  if constexpr (kBits < 5) return Levels{table, table, code, book};
+  const Table rule = load_table(digit_rule(code));
+  if (code != 72) return Levels{table, rule, code, book};
+  alignas(16) uint8_t doubled[16];
+  for (uint32_t i = 0; i < 16; ++i) doubled[i] = book[doubled_level(i)];
+  return Levels{load_table(doubled), rule, code, book};
+}
+
+// Slice kSlice as level bytes; from 5 bits on codes are pair codes. Every index is looked up once (see simd/wasm128.h).
+template <int kBits, int kSlice>
+TQ_INLINE Reg level_bytes(const Levels& levels, const uint8_t* rows) {
+  if constexpr (kBits < 5) {
+    return lookup16(levels.book, slice_codes<kBits, kSlice>(rows));
+  } else if constexpr (kHeadsInPass == 1) {
+    alignas(kRowBytes) uint8_t out[kRowBytes];
+    slice_bytes(out, rows, levels.code, kSlice, levels.plain);
+    return load_reg(out);
+  } else {
+    const Reg codes = slice_codes<kBits, kSlice>(rows);
+    const Reg rule = lookup16(levels.rule, (codes >> (kBits - 4)) & every(0x0f0f0f0fu));
+    const Reg lower = codes & ((rule >> 4) & every(0x0f0f0f0fu));
+    return lookup16(levels.book, (rule & every(0x0f0f0f0fu)) | lower);
+  }
+}
+
+// The rows of group g, where `tile` leads to the first row that no earlier group has: a pair's second group shares them.
+TQ_INLINE const uint8_t* group_rows(const uint8_t* tile, const uint8_t* widths, uint32_t g) {
+  return widths[g] ? tile : tile - widths[g - 1] * kRowBytes;
 }
 
 // One zero per index, to fill arrays whose length is a pack.

@@ -10,19 +10,19 @@ constexpr uint32_t kTogether = kRegsInPass * kRegLanes > kLanes ? 2 : 1;  // gro
 // Slice kSlice of a tile: four tokens of all channels. A register of 16 lanes is one group of 16 channels, and
 // a pass of two takes two groups, `second` bytes apart; narrower registers are columns of one group.
 template <int kBits, int kSlice, int kHeads, bool kSmall>
-TQ_INLINE void sum_slice(Acc* acc, const uint8_t* rows, size_t second, Table table, const WeightWords& weights, uint32_t at) {
+TQ_INLINE void sum_slice(Acc* acc, const uint8_t* rows, size_t second, const Levels& levels, const WeightWords& weights, uint32_t at) {
   Reg bytes[kRegsInPass];
-  bytes[0] = lookup16(table, slice_codes<kBits, kSlice>(rows));
-  if constexpr (kRegsInPass == 2) bytes[1] = lookup16(table, slice_codes<kBits, kSlice>(rows + second));
+  bytes[0] = level_bytes<kBits, kSlice>(levels, rows);
+  if constexpr (kRegsInPass == 2) bytes[1] = level_bytes<kBits, kSlice>(levels, rows + second);
   accumulate_all<kSmall>(acc, bytes, weights, at + kSlice, UpTo<kHeads * kRegsInPass>());
 }
 
 // The same slice of every tile.
 template <int kBits, int kSlice, int kHeads, bool kSmall>
-TQ_INLINE void sum_slices(Acc* acc, const uint8_t* rows, size_t second, uint32_t n_tiles, size_t stride, Table table,
+TQ_INLINE void sum_slices(Acc* acc, const uint8_t* rows, size_t second, uint32_t n_tiles, size_t stride, const Levels& levels,
                           const WeightWords& weights) {
   for (uint32_t tile = 0; tile < n_tiles; ++tile, rows += stride)
-    sum_slice<kBits, kSlice, kHeads, kSmall>(acc, rows, second, table, weights, 8 * tile);
+    sum_slice<kBits, kSlice, kHeads, kSmall>(acc, rows, second, levels, weights, 8 * tile);
 }
 
 // The integer weights of up to four query heads over one page: words, totals and steps.
@@ -50,10 +50,10 @@ TQ_INLINE void add_sum(const int32_t* sums, int32_t total, float scale, float sh
   store(out, load(out) * splat(shrink) + signed_sum(sums, total) * splat(scale));
 }
 
-// kTogether neighbouring groups of the same width over the tiles of a page, added to out; of them `live` are asked for, and
+// kTogether neighbouring groups of the same code over the tiles of a page, added to out; of them `live` are asked for, and
 // one that is alone is taken twice. `ahead` leads to the same place of the page that is read next.
 template <int kBits, int kHeads, bool kSmall, int... kIndex>
-TQ_INLINE void sum_groups(const uint8_t* rows, ptrdiff_t ahead, uint32_t live, uint32_t n_tiles, uint32_t stride, Table table,
+TQ_INLINE void sum_groups(const uint8_t* rows, ptrdiff_t ahead, uint32_t live, uint32_t n_tiles, uint32_t stride, const Levels& levels,
                           float book_scale, const PreparedWeights& w, const float* shrink, float* out, size_t d,
                           Indices<kIndex...>) {
   constexpr uint32_t kPass = kRegsInPass * kRegLanes < kLanes ? kRegsInPass * kRegLanes : kLanes;  // channels of a group
@@ -64,44 +64,58 @@ TQ_INLINE void sum_groups(const uint8_t* rows, ptrdiff_t ahead, uint32_t live, u
     Acc acc[kHeads * kRegsInPass] = {no_sum<kIndex>()...};
     if constexpr (kOneSliceLoops) {
       const uint8_t* at = rows + 4 * c;
-      sum_slices<kBits, 0, kHeads, kSmall>(acc, at, second, n_tiles, stride, table, w.words);
-      sum_slices<kBits, 1, kHeads, kSmall>(acc, at, second, n_tiles, stride, table, w.words);
-      sum_slices<kBits, 2, kHeads, kSmall>(acc, at, second, n_tiles, stride, table, w.words);
-      sum_slices<kBits, 3, kHeads, kSmall>(acc, at, second, n_tiles, stride, table, w.words);
-      sum_slices<kBits, 4, kHeads, kSmall>(acc, at, second, n_tiles, stride, table, w.words);
-      sum_slices<kBits, 5, kHeads, kSmall>(acc, at, second, n_tiles, stride, table, w.words);
-      sum_slices<kBits, 6, kHeads, kSmall>(acc, at, second, n_tiles, stride, table, w.words);
-      sum_slices<kBits, 7, kHeads, kSmall>(acc, at, second, n_tiles, stride, table, w.words);
+      sum_slices<kBits, 0, kHeads, kSmall>(acc, at, second, n_tiles, stride, levels, w.words);
+      sum_slices<kBits, 1, kHeads, kSmall>(acc, at, second, n_tiles, stride, levels, w.words);
+      sum_slices<kBits, 2, kHeads, kSmall>(acc, at, second, n_tiles, stride, levels, w.words);
+      sum_slices<kBits, 3, kHeads, kSmall>(acc, at, second, n_tiles, stride, levels, w.words);
+      sum_slices<kBits, 4, kHeads, kSmall>(acc, at, second, n_tiles, stride, levels, w.words);
+      sum_slices<kBits, 5, kHeads, kSmall>(acc, at, second, n_tiles, stride, levels, w.words);
+      sum_slices<kBits, 6, kHeads, kSmall>(acc, at, second, n_tiles, stride, levels, w.words);
+      sum_slices<kBits, 7, kHeads, kSmall>(acc, at, second, n_tiles, stride, levels, w.words);
     } else {
       for (uint32_t tile = 0; tile < n_tiles; ++tile) {
         const uint8_t* at = rows + size_t(tile) * stride + 4 * c;
         if (c == 0) prefetch_rows(at + ahead, live * kBits);
-        sum_slice<kBits, 0, kHeads, kSmall>(acc, at, second, table, w.words, 8 * tile);
-        sum_slice<kBits, 1, kHeads, kSmall>(acc, at, second, table, w.words, 8 * tile);
-        sum_slice<kBits, 2, kHeads, kSmall>(acc, at, second, table, w.words, 8 * tile);
-        sum_slice<kBits, 3, kHeads, kSmall>(acc, at, second, table, w.words, 8 * tile);
-        sum_slice<kBits, 4, kHeads, kSmall>(acc, at, second, table, w.words, 8 * tile);
-        sum_slice<kBits, 5, kHeads, kSmall>(acc, at, second, table, w.words, 8 * tile);
-        sum_slice<kBits, 6, kHeads, kSmall>(acc, at, second, table, w.words, 8 * tile);
-        sum_slice<kBits, 7, kHeads, kSmall>(acc, at, second, table, w.words, 8 * tile);
+        sum_slice<kBits, 0, kHeads, kSmall>(acc, at, second, levels, w.words, 8 * tile);
+        sum_slice<kBits, 1, kHeads, kSmall>(acc, at, second, levels, w.words, 8 * tile);
+        sum_slice<kBits, 2, kHeads, kSmall>(acc, at, second, levels, w.words, 8 * tile);
+        sum_slice<kBits, 3, kHeads, kSmall>(acc, at, second, levels, w.words, 8 * tile);
+        sum_slice<kBits, 4, kHeads, kSmall>(acc, at, second, levels, w.words, 8 * tile);
+        sum_slice<kBits, 5, kHeads, kSmall>(acc, at, second, levels, w.words, 8 * tile);
+        sum_slice<kBits, 6, kHeads, kSmall>(acc, at, second, levels, w.words, 8 * tile);
+        sum_slice<kBits, 7, kHeads, kSmall>(acc, at, second, levels, w.words, 8 * tile);
       }
     }
     (store_reg(sums + kIndex / kRegsInPass * kWidth + kIndex % kRegsInPass * kRegLanes + c, finish(acc[kIndex])), ...);
   }
   for (int h = 0; h < kHeads; ++h)
     for (uint32_t g = 0; g < live; ++g)
-      add_sum(sums + h * kWidth + g * kLanes, w.totals[h], w.unit[h] * book_scale, shrink[h], out + h * d + g * kLanes);
+      add_sum(sums + h * kWidth + g * kLanes, w.totals[h], w.unit[h] * book_scale, shrink[h],
+              out + h * d + g * kGroupStep<kBits> * kLanes);
 }
 
-// A run of groups of one width; every group's sums are its own, so how many go together does not matter.
+// A run of groups of one code; every group's sums are its own, so how many go together does not matter.
 template <int kBits, int kHeads, bool kSmall>
 TQ_INLINE void sum_run(const uint8_t* rows, ptrdiff_t ahead, uint32_t n_tiles, uint32_t stride, uint32_t n_groups,
-                       const uint8_t* levels, float book_scale, const PreparedWeights& w, const float* shrink, float* out,
-                       size_t d) {
-  const Table table = load_table(levels);
-  for (uint32_t g = 0; g < n_groups; g += kTogether, rows += kTogether * kBits * kRowBytes, out += kTogether * kLanes)
-    sum_groups<kBits, kHeads, kSmall>(rows, ahead, smaller(kTogether, n_groups - g), n_tiles, stride, table, book_scale, w,
+                       const uint8_t* book, uint32_t code, float book_scale, const PreparedWeights& w,
+                       const float* shrink, float* out, size_t d) {
+  const Levels levels = load_levels<kBits>(book, code);
+  constexpr uint32_t kNext = kTogether * kGroupStep<kBits> * kLanes;
+  for (uint32_t g = 0; g < n_groups; g += kTogether, rows += kTogether * kBits * kRowBytes, out += kNext)
+    sum_groups<kBits, kHeads, kSmall>(rows, ahead, smaller(kTogether, n_groups - g), n_tiles, stride, levels, book_scale, w,
                                       shrink, out, d, UpTo<kHeads * kRegsInPass>());
+}
+
+// The same for either coordinate of pair codes.
+template <int kHeads>
+TQ_KERNEL inline void sum_pairs(const uint8_t* rows, ptrdiff_t ahead, uint32_t n_tiles, uint32_t stride, uint32_t n,
+                                const uint8_t* book, uint32_t code, float book_scale, const PreparedWeights& w,
+                                const float* shrink, float* out, size_t d) {
+  if (code_bits(code) == 5) {
+    sum_run<5, kHeads, false>(rows, ahead, n_tiles, stride, n, book, code, book_scale, w, shrink, out, d);
+  } else {
+    sum_run<7, kHeads, false>(rows, ahead, n_tiles, stride, n, book, code, book_scale, w, shrink, out, d);
+  }
 }
 
 template <int kHeads, bool kSmall>
@@ -115,17 +129,20 @@ TQ_KERNEL inline void sum_page(const uint8_t* base, const uint8_t* next, const L
   const uint32_t n_runs = find_runs(widths, groups, runs);
   prefetch_rows(next + layout.value_scales, n_tiles * (2 * kTileTokens / kRowBytes));
   for (uint32_t r = 0; r < n_runs; ++r) {
-    const uint32_t row = runs[r].bits - 2, n = runs[r].end - runs[r].begin;
+    const uint32_t row = book_row(runs[r].code), n = (runs[r].end - runs[r].begin + runs[r].step - 1) / runs[r].step;
+    float* o = out + 16 * runs[r].begin;
+    const uint32_t code = runs[r].code;
     const uint8_t* book = levels + 16 * row;
-    if (runs[r].bits == 4) {
-      sum_run<4, kHeads, kSmall>(rows, next - base, n_tiles, stride, n, book, book_scale[row], w, shrink, out, d);
-    } else if (runs[r].bits == 3) {
-      sum_run<3, kHeads, kSmall>(rows, next - base, n_tiles, stride, n, book, book_scale[row], w, shrink, out, d);
+    if (code == 4) {
+      sum_run<4, kHeads, kSmall>(rows, next - base, n_tiles, stride, n, book, code, book_scale[row], w, shrink, o, d);
+    } else if (code == 3) {
+      sum_run<3, kHeads, kSmall>(rows, next - base, n_tiles, stride, n, book, code, book_scale[row], w, shrink, o, d);
+    } else if (code > 9) {
+      sum_pairs<kHeads>(rows, next - base, n_tiles, stride, n, book, code, book_scale[row], w, shrink, o, d);
     } else {
-      sum_run<2, kHeads, kSmall>(rows, next - base, n_tiles, stride, n, book, book_scale[row], w, shrink, out, d);
+      sum_run<2, kHeads, kSmall>(rows, next - base, n_tiles, stride, n, book, code, book_scale[row], w, shrink, o, d);
     }
-    rows += n * runs[r].bits * kRowBytes;
-    out += 16 * n;
+    rows += runs[r].rows * kRowBytes;
   }
 }
 
@@ -201,11 +218,11 @@ TQ_KERNEL inline void sum_values_f32(const float* weights, const uint8_t* widths
       store(scale, load_half(halves));
       const F32 weight = splat(weights[size_t(row) * s + offset + t] * scale[0]);
       for (uint32_t g = 0; g < groups; ++g) {
-        const uint32_t bits = widths[g];
-        const U32 levels4 = slice_levels(tile, bits, slot / 4 % 8, levels + 16 * (bits - 2));
+        const uint32_t code = group_code(widths, g), book = book_row(code);
+        const U32 levels4 = slice_levels(group_rows(tile, widths, g), code, slot / 4 % 8, levels + 16 * book);
         float* o = out + size_t(row) * d + 16 * g;
-        store(o, load(o) + weight * centroid_of_byte(levels4, int(slot % 4), book_scale[bits - 2]));
-        tile += bits * kRowBytes;
+        store(o, load(o) + weight * centroid_of_byte(levels4, int(slot % 4), book_scale[book]));
+        tile += widths[g] * kRowBytes;
       }
     }
 }

@@ -17,6 +17,7 @@ from tq_core.codecs.checklist import (
     check_same_bits_as_numpy,
 )
 from tq_core.codecs.checks import Check, yield_checks
+from tq_core.errors import CodecError
 from tq_core.kernels.backend import NumpyBackend, available_backends, get_backend
 
 OPTIONS: dict[str, list[dict[str, Any]]] = {
@@ -30,6 +31,11 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"key_centre": "page"},
         {"key_centre": "page", "arithmetic": "f32", "key_norm": "unbiased"},
         {"key_bits": 2.5, "value_bits": 2.5, "key_norm": "min_mse", "value_norm": "matched"},
+    ],
+    "pair-turbo": [
+        {},
+        {"key_bits": 2.5, "value_bits": 3.5, "arithmetic": "f32", "key_norm": "unbiased"},
+        {"arithmetic": "fast", "key_centre": "page", "value_norm": "paper"},
     ],
     "kivi-control": [{}, {"key_bits": 2, "value_bits": 4}, {"key_bits": 4, "value_bits": 2}],
 }
@@ -52,7 +58,8 @@ def test_every_arm_is_covered() -> None:
 
 @pytest.mark.parametrize("codec, check", CHECKED)
 def test_check(codec: Any, check: Check) -> None:
-    check(Bench(codec, NumpyBackend(), head_dim=48, n_kv_heads=2, group=3))
+    head_dim = 48 if codec.tags.head_dim_step == 16 else 64
+    check(Bench(codec, NumpyBackend(), head_dim, n_kv_heads=2, group=3))
 
 
 @pytest.mark.parametrize("head_dim", [*range(16, 257, 16), 576])
@@ -60,6 +67,10 @@ def test_check(codec: Any, check: Check) -> None:
 def test_every_head_size(name: str, head_dim: int) -> None:
     """80, 96, 112 and 160 included: no size needs padding, whatever the number of heads."""
     for codec in (get_arm(name).key_codec, get_arm(name).value_codec):
+        if head_dim % codec.tags.head_dim_step:
+            with pytest.raises(CodecError, match="^head_dim: expected a multiple of 32"):
+                codec.check(head_dim)
+            continue
         bench = Bench(codec, NumpyBackend(), head_dim, n_kv_heads=1, group=2)
         check_read_equals_decode(bench)
         if head_dim % 48 == 32:  # 32, 80, 128, ...: a full page takes the numpy backend a while
@@ -85,6 +96,7 @@ def test_same_bits_on_the_native_backends(label: str) -> None:
     if not native:
         pytest.skip("not exercised: no native backend here")
     for name in (native[0], native[-1]):  # scalar and the widest; the parity test takes all, kernel by kernel
-        bench = Bench(CODECS[label], get_backend(name), head_dim=80, n_kv_heads=1, group=3)
+        head_dim = 80 if CODECS[label].tags.head_dim_step == 16 else 96
+        bench = Bench(CODECS[label], get_backend(name), head_dim, n_kv_heads=1, group=3)
         check_same_bits_as_numpy(bench)
         check_page_round_trip(bench)

@@ -78,6 +78,10 @@ def bars(names: Sequence[str], values: Sequence[float], xlabel: str) -> Figure:
 HATCHES = ("", "///", "...", "xx", "\\\\\\", "++")
 
 
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def rungs(names: Sequence[str], values: Sequence[float], xlabel: str, roof: float, roof_label: str) -> Figure:
     """Horizontal bars on a logarithmic axis, the first name on top, each with its number; a dashed line at ``roof``."""
     figure, (axes,) = plates.plate(7.2, 1.0 + 0.3 * len(names))
@@ -89,7 +93,7 @@ def rungs(names: Sequence[str], values: Sequence[float], xlabel: str, roof: floa
     axes.set_yticks(positions, names)
     axes.axvline(roof, color="#222222", linestyle="--", label=roof_label)
     for at, value in zip(positions, values, strict=True):
-        axes.annotate(f" {value:.3g}", (value, at), va="center")
+        axes.annotate(f" {_short(value)}", (value, at), va="center")
     axes.legend(loc="lower right")
     axes.grid(axis="y", visible=False)
     return figure
@@ -110,10 +114,10 @@ def stacked(bars: Mapping[str, Mapping[str, float]], xlabel: str) -> Figure:
         axes.barh(positions, widths, left=starts, label=part, edgecolor="#222222", **look)
         starts += widths
     for at, total in zip(positions, starts, strict=True):
-        axes.annotate(f" {total:.3g}", (total, at), va="center")
+        axes.annotate(f" {_short(total)}", (total, at), va="center")
     axes.set_yticks(positions, list(bars))
     axes.set(xlabel=xlabel)
-    axes.margins(x=0.12)
+    axes.set_xlim(0, 1.12 * starts.max())
     axes.grid(axis="y", visible=False)
     figure.legend(loc="outside upper center", ncols=4)
     return figure

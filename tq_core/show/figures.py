@@ -73,3 +73,51 @@ def bars(names: Sequence[str], values: Sequence[float], xlabel: str) -> Figure:
     axes.margins(x=0.15)
     axes.grid(axis="y", visible=False)
     return figure
+
+
+HATCHES = ("", "///", "...", "xx", "\\\\\\", "++")
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def rungs(names: Sequence[str], values: Sequence[float], xlabel: str, roof: float, roof_label: str) -> Figure:
+    """Horizontal bars on a logarithmic axis, the first name on top, each with its number; a dashed line at ``roof``."""
+    figure, (axes,) = plates.plate(7.2, 1.0 + 0.3 * len(names))
+    positions = np.arange(len(names))[::-1]
+    lowest = min(roof, *values) / 2
+    axes.barh(positions, np.asarray(values) - lowest, left=lowest, color="#8fb8d8", edgecolor="#1f4e79")
+    axes.set_xscale("log")
+    axes.set(xlim=(lowest, 4 * max(values)), xlabel=xlabel)
+    axes.set_yticks(positions, names)
+    axes.axvline(roof, color="#222222", linestyle="--", label=roof_label)
+    for at, value in zip(positions, values, strict=True):
+        axes.annotate(f" {_short(value)}", (value, at), va="center")
+    axes.legend(loc="lower right")
+    axes.grid(axis="y", visible=False)
+    return figure
+
+
+def stacked(bars: Mapping[str, Mapping[str, float]], xlabel: str) -> Figure:
+    """Horizontal bars made of parts in a common order; a part has its own hatch, a bar its total in numbers."""
+    figure, (axes,) = plates.plate(7.2, 1.5 + 0.4 * len(bars))
+    positions = np.arange(len(bars))[::-1]
+    starts = np.zeros(len(bars))
+    for i, part in enumerate(dict.fromkeys(name for parts in bars.values() for name in parts)):
+        widths = np.array([parts.get(part, 0.0) for parts in bars.values()])
+        look = {
+            "color": plates.STYLES[i % len(plates.STYLES)]["color"],
+            "alpha": 0.55,
+            "hatch": HATCHES[i % len(HATCHES)],
+        }
+        axes.barh(positions, widths, left=starts, label=part, edgecolor="#222222", **look)
+        starts += widths
+    for at, total in zip(positions, starts, strict=True):
+        axes.annotate(f" {_short(total)}", (total, at), va="center")
+    axes.set_yticks(positions, list(bars))
+    axes.set(xlabel=xlabel)
+    axes.set_xlim(0, 1.12 * starts.max())
+    axes.grid(axis="y", visible=False)
+    figure.legend(loc="outside upper center", ncols=4)
+    return figure

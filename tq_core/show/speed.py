@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from tq_core.shapes import ModelShape
 
 SHAPE = ModelShape(n_layers=1, n_query_heads=9, n_kv_heads=3, head_dim=64)
 Calls = dict[str, dict[str, Any]]
+SLOW = 0.02
 
 
 class _Recorder:
@@ -98,3 +99,39 @@ def speedups(seconds: Mapping[str, Mapping[str, float]], base: str) -> list[list
     """Rows (backend, speed-up of each kernel over ``base`` as text), for a table."""
     names = next(iter(seconds.values())).keys()
     return [[name, *[f"{taken[base] / taken[name]:.2g} x" for taken in seconds.values()]] for name in names]
+
+
+def interleaved(
+    runs: Mapping[str, Any],
+    rounds: int = 9,
+    seconds: float = 0.002,
+    pick: Callable[[list[float]], float] = statistics.median,
+) -> dict[str, float]:
+    """Seconds of one run of each, ``pick`` of its samples: one sample of everybody per round, the order turned around every round.
+
+    A run is a function, or an object whose ``sample(count)`` returns seconds per run by a clock of its own.
+    A sample repeats the run for about ``seconds``, so that the clock's grain does not matter. What takes longer than
+    ``SLOW`` seconds is there for scale, not for the last percent: it sits out after three rounds.
+    """
+    counts: dict[str, int] = {}
+    limits: dict[str, int] = {}
+    samples: dict[str, list[float]] = {}
+    for name, run in runs.items():
+        _seconds_per_run(run, 1)  # the first call compiles or faults pages in
+        once = _seconds_per_run(run, 1)
+        counts[name] = max(1, round(seconds / max(once, 1e-9)))
+        samples[name], limits[name] = [], min(rounds, 3) if once > SLOW else rounds
+    for i in range(rounds):
+        for name in list(runs)[:: -1 if i % 2 else 1]:
+            if i < limits[name]:
+                samples[name].append(_seconds_per_run(runs[name], counts[name]))
+    return {name: pick(found) for name, found in samples.items()}
+
+
+def _seconds_per_run(run: Any, count: int) -> float:
+    if hasattr(run, "sample"):
+        return float(run.sample(count))
+    begun = time.perf_counter()
+    for _ in range(count):
+        run()
+    return (time.perf_counter() - begun) / count

@@ -119,7 +119,10 @@ class SoftmaxStates:
                     if len(state[0]):
                         states.append(state)
             return
-        longest = max((end for _, end, first in parts if end > first), default=0)
+        per_run = [turbo_step.CHUNK_PAGES * pages.layout.page_tokens for pages, _, _ in parts]
+        longest = max(
+            (min(end, most) for (_, end, first), most in zip(parts, per_run) if end > first), default=0
+        )
         score_bytes = self._queries.itemsize * self._queries.shape[1] * longest
         self._workspace = max(self._workspace, 2 * score_bytes)  # logits and weights
         units = []
@@ -130,18 +133,25 @@ class SoftmaxStates:
                 units.append(partial(self._unfused, keys, values, query, *part, state))
         run_units(units, self._threads)
 
+    # Run by run of pages with the state carried on, so that scratch does not grow with the history.
     def _unfused(
         self, keys: KeyCodec, values: ValueCodec, query: F32, pages: Pages, n_tokens: int, first: int,
         state: turbo_step.States,
     ) -> None:  # fmt: skip
         peak, total, out = (part[0] for part in state)
-        scores = np.empty((len(query), n_tokens), np.float32)
-        keys.scores(self._backend, query, self._scale * turbo_step.LOG2_E, pages, n_tokens, scores, 0)
-        scores[:, :first] = -np.inf
-        peak[:] = scores.max(axis=1)
-        weights = lanes.exp2_f32(scores - peak[:, None])
-        values.weighted_sum(self._backend, weights, pages, n_tokens, 0, out)
-        total[:] = lanes.lane_sum(weights)
+        for slot, count, run in pages.runs(n_tokens, turbo_step.CHUNK_PAGES):
+            if slot + count <= first:
+                continue
+            scores = np.empty((len(query), count), np.float32)
+            keys.scores(self._backend, query, self._scale * turbo_step.LOG2_E, run, count, scores, 0)
+            scores[:, : max(first - slot, 0)] = -np.inf
+            raised = np.maximum(peak, scores.max(axis=1))
+            shrink = lanes.exp2_f32(peak - raised)
+            weights = lanes.exp2_f32(scores - raised[:, None])
+            out *= shrink[:, None]
+            values.weighted_sum(self._backend, weights, run, count, 0, out)
+            total[:] = total * shrink + lanes.lane_sum(weights)
+            peak[:] = raised
 
     def _empty(self, heads: int) -> turbo_step.States:
         """The state of a part in which nothing has been seen, with an axis of length 1 in front."""

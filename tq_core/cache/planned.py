@@ -13,7 +13,7 @@ from tq_core.cache.block_table import BlockTable
 from tq_core.cache.breakdown import LINES, Breakdown, channels_of, layouts, packed_lines
 from tq_core.cache.pool import PagePool
 from tq_core.codecs.arms import Arm
-from tq_core.codecs.turbo_step import CHUNK_PAGES, fusable
+from tq_core.codecs.turbo_step import CHUNK_PAGES, chunk_count, fusable
 from tq_core.errors import ValueRangeError, check
 from tq_core.shapes import ModelShape
 
@@ -96,9 +96,9 @@ def scratch_bytes(shape: ModelShape, arm: Arm, n_tokens: int) -> int:
 
     def step(n: int) -> int:
         sinks, packed, recent = split_tokens(arm, n)
-        chunks = -(-packed // (CHUNK_PAGES * page_tokens)) if fused else min(packed, 1)
+        chunks = chunk_count(packed, page_tokens) if fused else min(packed, 1)
         states = chunks + min(sinks, 1) + min(recent, 1)
-        workspace = 0 if fused else 2 * packed  # logits and weights of the packed tokens
+        workspace = 0 if fused else 2 * min(packed, CHUNK_PAGES * page_tokens)  # logits and weights of a run
         return _F32_BYTES * heads * (states * (2 + shape.head_dim) + workspace)
 
     return max((step(n) for n in range(max(1, n_tokens - arm.flush_tokens), n_tokens + 1)), default=0)

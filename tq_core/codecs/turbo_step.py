@@ -1,8 +1,9 @@
 """The fused decode step of structured TurboQuant: scores, softmax and sums in one pass over the pages.
 
-A long history is cut into chunks of a fixed number of pages, each with a softmax state of its own; the states
-are merged in order by the caller. The cut depends on the length alone, never on how many threads run. KV heads
-do not meet in a kernel, so whether a call takes one of them or all changes no bit.
+A long history is cut into chunks of pages, each with a softmax state of its own; the states are merged in order
+by the caller. The cut depends on the length alone, never on how many threads run. There are at most CHUNKS_MAX
+chunks, so that a step needs no more scratch however long the history is. KV heads do not meet in a kernel, so
+whether a call takes one of them or all changes no bit.
 """
 
 from __future__ import annotations
@@ -19,10 +20,20 @@ from tq_core.kernels.threads import Unit, run_units
 from tq_core.math.books import load_books
 from tq_core.math.quantize import QUERY_MAX, SMALL_MAX
 
-CHUNK_PAGES = 32
+CHUNK_PAGES, CHUNKS_MAX = 32, 16
 # The step's exponential is a power of two, so its logits are scaled by log2 e, once, through the query.
 LOG2_E = 1.4426950408889634
 States = tuple[F32, F32, F32]
+
+
+def chunk_pages(n_tokens: int, page_tokens: int) -> int:
+    """Pages in a chunk of a history of ``n_tokens``: CHUNK_PAGES, or more where that would give over CHUNKS_MAX chunks."""
+    return max(CHUNK_PAGES, -(-n_tokens // (CHUNKS_MAX * page_tokens)))
+
+
+def chunk_count(n_tokens: int, page_tokens: int) -> int:
+    """Chunks, and so softmax states, of a history of ``n_tokens``."""
+    return -(-n_tokens // (chunk_pages(n_tokens, page_tokens) * page_tokens))
 
 
 def fusable(keys: KeyCodec, values: ValueCodec) -> tuple[TurboKeys, TurboValues] | None:
@@ -70,7 +81,7 @@ def attend_batch(
         "quantize_query", x=rotated, query=query, step=step, scale=scale * LOG2_E, limit=float(limit)
     )
     centre_query = keys.centre_query(rows, scale * LOG2_E)
-    chunks = [-(-tokens // (CHUNK_PAGES * pages.layout.page_tokens)) for pages, tokens, _ in histories]
+    chunks = [chunk_count(tokens, pages.layout.page_tokens) for pages, tokens, _ in histories]
     ends = np.cumsum([0, *chunks])
     peaks = np.full((ends[-1], heads), -np.inf, np.float32)
     totals, outs = np.zeros((ends[-1], heads), np.float32), np.zeros((ends[-1], heads, d), np.float32)
@@ -84,7 +95,8 @@ def attend_batch(
     for i, (pages, tokens, start) in enumerate(histories):
         kv_heads = pages.layout.n_kv_heads
         group = heads // kv_heads
-        for c, (slot, count, run) in enumerate(pages.runs(tokens, CHUNK_PAGES), ends[i]):
+        per_chunk = chunk_pages(tokens, pages.layout.page_tokens)
+        for c, (slot, count, run) in enumerate(pages.runs(tokens, per_chunk), ends[i]):
             skipped = min(max(start - slot, 0), count)
             for head, taken in [(h, 1) for h in range(kv_heads)] if by_head else [(0, kv_heads)]:
                 own = slice(head * group, (head + taken) * group)

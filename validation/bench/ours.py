@@ -38,7 +38,7 @@ class Entry:
 def step_arrays(world: World) -> dict[str, np.ndarray]:
     """Arrays that a step writes: rotated and quantized queries, a softmax state per chunk, the output."""
     heads, d = world.queries.shape
-    chunks = -(-world.tokens // (turbo_step.CHUNK_PAGES * world.layout.page_tokens))
+    chunks = turbo_step.chunk_count(world.tokens, world.layout.page_tokens)
     return {
         "rotated": np.empty((heads, d), np.float32),
         "query": np.empty((heads, d), np.int16),
@@ -70,7 +70,12 @@ def native_step(
     """(burst of fused steps, array that receives the output). ``compiler`` "g++" ignores the target: see compiled.py."""
     made, (heads, d) = step_arrays(world), world.queries.shape
     sizes = (heads, d, len(world.rotations["key"].hadamard), world.tables.shape[1], world.pool.size)
-    numbers = (world.shape.n_kv_heads, world.tokens, turbo_step.CHUNK_PAGES, int(small))
+    numbers = (
+        world.shape.n_kv_heads,
+        world.tokens,
+        turbo_step.chunk_pages(world.tokens, world.layout.page_tokens),
+        int(small),
+    )
     floats = (
         float(world.rotations["key"].unit),
         world.scale * turbo_step.LOG2_E,

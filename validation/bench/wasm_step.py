@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tq_core.codecs.turbo_step import CHUNK_PAGES, LOG2_E
+from tq_core.codecs.turbo_step import LOG2_E, chunk_pages
 from tq_core.errors import BackendError, TqError
 from tq_core.kernels.hosts import HOSTS, get_host, host_statuses
 from tq_core.kernels.table import KERNELS
@@ -53,7 +53,8 @@ def _call(name: str, at: dict[str, int], sizes: dict[str, int], scalars: Mapping
 def program(world: World, heap_base: int) -> Program:
     """The exact step for linear memory that begins at ``heap_base``. Raises KernelError beyond 4 GiB."""
     made, (heads, d) = step_arrays(world), world.queries.shape
-    chunks, per = len(made["peaks"]), CHUNK_PAGES * world.layout.page_tokens
+    per_chunk = chunk_pages(world.tokens, world.layout.page_tokens)
+    chunks, per = len(made["peaks"]), per_chunk * world.layout.page_tokens
     state = [made[name].reshape(-1) for name in ("peaks", "totals", "outs")]
     for array, value in zip(state, (-np.inf, 0.0, 0.0)):
         array[:] = value
@@ -92,7 +93,7 @@ def program(world: World, heap_base: int) -> Program:
         ops: list[Operation] = [["copy", at["state"], at["fresh"], fresh.nbytes]]
         ops += [rotate(at["x"], at["rotated"], "key", heads, 0), quantize]
         for c in range(chunks):
-            table = at["pages"] + 4 * (layer * world.tables.shape[1] + c * CHUNK_PAGES)
+            table = at["pages"] + 4 * (layer * world.tables.shape[1] + c * per_chunk)
             where = {"pages": table, "peak": at["state"] + 4 * c * heads, "total": totals_at + 4 * c * heads}
             sizes = {
                 "q": heads,

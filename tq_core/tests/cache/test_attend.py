@@ -175,3 +175,27 @@ def test_every_arithmetic_over_several_chunks(
     whole = make("structured-turbo", shape, window=5, sinks=2, arithmetic=arithmetic)
     whole.append(0, k[:-1], v[:-1])
     np.testing.assert_allclose(whole.attend(0, q[-1:], k[-1:], v[-1:])[0], want, atol=limit)
+
+
+def test_chunks_are_cut_by_length_alone_and_never_more_than_the_limit() -> None:
+    page = 128
+    for n in (0, 1, 4096, 4097, 65536, 65537, 131072, 1_000_001):
+        pages, count = turbo_step.chunk_pages(n, page), turbo_step.chunk_count(n, page)
+        assert count <= turbo_step.CHUNKS_MAX and pages >= turbo_step.CHUNK_PAGES
+        assert (count - 1) * pages * page < n <= count * pages * page or n == count == 0
+
+
+@pytest.mark.parametrize("name", CODED)
+def test_scratch_stops_growing_with_the_history(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one page per chunk and two chunks at most, a history of five pages and one of three need the same scratch."""
+    monkeypatch.setattr(turbo_step, "CHUNK_PAGES", 1)
+    monkeypatch.setattr(turbo_step, "CHUNKS_MAX", 2)
+    scratch = []
+    for n in (400, 660):
+        cache = make(name, window=5)
+        q, k, v = tokens(n)
+        cache.append(0, k[:-1], v[:-1])
+        out = cache.attend(0, q[-1:], k[-1:], v[-1:])[0]
+        np.testing.assert_allclose(out, exact_attention(SHAPE, q[-1], *cache.decode(0)), atol=1e-4)
+        scratch.append(cache.ledger().scratch)
+    assert scratch[0] == scratch[1] > 0

@@ -21,7 +21,7 @@ from tq_core.shapes import ModelShape, check_head_dim
 MAGIC = b"TQPG"
 VERSION = 1
 # Numbers in stored pages: an entry is never changed or reused. 0 is left out, so that a zeroed page names no codec.
-CODEC_IDS = {"fp16": 1, "structured-turboquant": 2, "kivi": 3}
+CODEC_IDS = {"fp16": 1, "structured-turboquant": 2, "kivi": 3, "pair-turboquant": 4}
 _NAMES = {number: name for name, number in CODEC_IDS.items()}
 
 
@@ -34,6 +34,7 @@ class PageFlags(IntFlag):
     VALUE_SIDECAR = 8
     KEY_RESIDUAL = 16
     VALUE_RESIDUAL = 32
+    KEY_CENTRE = 64
 
 
 FLAG_MEANINGS = {
@@ -43,6 +44,7 @@ FLAG_MEANINGS = {
     PageFlags.VALUE_SIDECAR: "an outlier stream lies beside the value codes",
     PageFlags.KEY_RESIDUAL: "a residual or sketch stream lies beside the key codes",
     PageFlags.VALUE_RESIDUAL: "a residual or sketch stream lies beside the value codes",
+    PageFlags.KEY_CENTRE: "a vector that every key of the page is stored without lies beside the key codes",
 }
 _NO_FLAGS = PageFlags(0)
 _KNOWN_FLAGS = int(sum(FLAG_MEANINGS))
@@ -133,6 +135,8 @@ def header_of(shape: ModelShape, layout: PageLayout, keys: Any, values: Any, arm
         side = "KEY" if stream.startswith("key") else "VALUE"
         if "outlier" in stream:
             flags |= PageFlags[f"{side}_SIDECAR"]
+        if stream == "key_centres":
+            flags |= PageFlags.KEY_CENTRE
         if "residual" in stream or "sketch" in stream:
             flags |= PageFlags[f"{side}_RESIDUAL"]
     if keys.name == values.name == "fp16":

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from tq_core.cache.accounting import Ledger, baseline_bytes, held_arrays
 from tq_core.cache.attention import NO_MASK, Mask, SoftmaxStates
+from tq_core.cache.centres import centre_scores
 from tq_core.cache.layer_pages import Step
 from tq_core.cache.lifecycle import Lifecycle
 from tq_core.cache.store import PageStore
@@ -209,7 +210,9 @@ class PagedCache(Lifecycle):
         codec = self.arm.key_codec
         codec.scores(self.backend, query, self._scale, self._packed.pages(layer), packed, out, sinks)
         if self._packed.key_centres is not None:
-            out[:, sinks : sinks + packed].T[:] += self._packed.centre_scores(layer, query, self._scale)
+            out[:, sinks : sinks + packed].T[:] += centre_scores(
+                self._packed.key_centres, layer, query, self._scale
+            )
         first = self._recent.layers[layer].first
         half.scores(
             self.backend, query, self._scale, self._recent.pages(layer), recent, out, sinks + packed, first
@@ -224,7 +227,7 @@ class PagedCache(Lifecycle):
             states.add_half([(self._sinks.pages(layer), sinks - hidden[0], hidden[0])])
         if packed > hidden[1]:
             coded = [(self._packed.pages(layer), packed, hidden[1])]
-            shift = self._packed.centre_scores(layer, query, self._scale)
+            shift = centre_scores(self._packed.key_centres, layer, query, self._scale)
             states.add_packed(self.arm.key_codec, self.arm.value_codec, coded, [shift])
         if recent > hidden[2]:
             first = self._recent.layers[layer].first + hidden[2]

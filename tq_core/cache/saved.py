@@ -18,7 +18,7 @@ from tq_core.cache.saved_read import parse
 from tq_core.cache.saved_write import chunks
 from tq_core.cache.store import PageStore
 from tq_core.codecs.arms import Arm
-from tq_core.errors import CacheFileError, ShapeError, check
+from tq_core.errors import CacheFileError, CodecError, ShapeError, check
 from tq_core.kernels.backend import Backend
 from tq_core.shapes import ModelShape
 
@@ -29,8 +29,11 @@ def image_of(cache: PagedCache, identity: CacheIdentity, tokens: Tokens) -> Imag
     """A copy of the cache's live pages, all sealed, with all tokens so far, those that slid away included.
 
     ``identity`` is the cache's, with the history open or of these tokens. Raises IdentityMismatch when it describes
-    another shape or arm, ShapeError unless every layer has had exactly as many tokens.
+    another shape or arm, ShapeError unless every layer has had exactly as many tokens, CodecError for a cache with
+    key_centres: the format has no place for them.
     """
+    centred = cache.stores["packed"].key_centres is not None
+    check(not centred, "cache", "one without key_centres", "a cache with key_centres", CodecError)
     ids = token_array(tokens)
     identity = _checked(identity, cache.shape, cache.arm, ids)
     stores = tuple(_store_image(cache.stores[name], cache.shape) for name in STORES)

@@ -6,7 +6,6 @@ Stores of forked caches share a pool. A page that several tables refer to is nev
 from __future__ import annotations
 
 import copy
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tq_core.cache.block_table import BlockTable
+from tq_core.cache.centres import centred_digest
 from tq_core.cache.layer_pages import LayerPages, Mark, Step
 from tq_core.cache.page import header_of, write_used
 from tq_core.cache.pool import PagePool
@@ -21,7 +21,6 @@ from tq_core.codecs.base import KeyCodec, Pages, ValueCodec
 from tq_core.errors import ValueRangeError, check
 from tq_core.kernels.backend import Backend
 from tq_core.kernels.layout import HEADER_BYTES, PageLayout
-from tq_core.math import lanes
 from tq_core.shapes import ModelShape
 
 F32 = npt.NDArray[np.float32]
@@ -32,9 +31,7 @@ class PageStore:
     """Append-only token storage per layer; the oldest tokens can be dropped, page by page, the newest taken back.
 
     Token i of a layer (counting dropped ones) sits in slot ``i - dropped`` of the layer's block table. ``base`` is
-    the sequence position of the first token of an empty store.
-    key_centres: (n_layers, n_kv_heads, head_dim) float32, a vector that every key is stored without. Readers of the
-    pages give its score back: it is the same for every token, so it only moves a softmax state's peak.
+    the sequence position of an empty store's first token. key_centres: (n_layers, n_kv_heads, head_dim), see centres.
     """
 
     def __init__(
@@ -53,15 +50,14 @@ class PageStore:
         self.keys, self.values, self.base = key_codec, value_codec, base
         self._shape, self._backend = shape, backend
         self.key_centres = key_centres
-        if key_centres is not None:  # pages under other centres hold other keys
-            arm_digest = hashlib.sha256(bytes.fromhex(arm_digest) + key_centres.tobytes()).hexdigest()
-        self._header = header_of(shape, self.layout, key_codec, value_codec, arm_digest)
+        self._header = header_of(
+            shape, self.layout, key_codec, value_codec, centred_digest(arm_digest, key_centres)
+        )
         pages = shape.n_layers * -(-reserve_tokens // self.layout.page_tokens)
         self.pool = PagePool(self.layout.page_bytes, pages)
         self.layers = self.empty_layers()
-        self.retained: tuple[
-            int, ...
-        ] = ()  # per layer, first ordinal that a checkpoint keeps; () without one
+        # Per layer, first ordinal that a checkpoint keeps; () without one.
+        self.retained: tuple[int, ...] = ()
         self.pool.adopt(self)
 
     def empty_layers(self) -> list[LayerPages]:
@@ -255,13 +251,6 @@ class PageStore:
         pages, first, d = self.pages(layer), self.layers[layer].first, self._shape.head_dim
         keys, values = (c.decode(pages, first + n, d)[first:] for c in (self.keys, self.values))
         return keys if self.key_centres is None else keys + self.key_centres[layer], values
-
-    def centre_scores(self, layer: int, queries: F32, scale: float) -> F32 | float:
-        """(n_query_heads,): scale * <query, centre>, which the logits of this store's pages lack; 0 without centres."""
-        if self.key_centres is None:
-            return 0.0
-        centres = np.repeat(self.key_centres[layer], self._shape.group_size_heads, axis=0)
-        return lanes.dot(queries, centres) * np.float32(scale)
 
     def _check_live(self, layer: int, n: int) -> None:
         live = self.count(layer)

@@ -62,7 +62,6 @@ class _Turbo:
     arithmetic: str = "exact"
     code: str = field(default="split", metadata=SILENT_DEFAULT)
 
-    name = "structured-turboquant"
     flush_tokens = 1
     page_tokens = PAGE_TOKENS
     _side = ""
@@ -83,10 +82,19 @@ class _Turbo:
         check_seed(self.seed)
 
     @property
+    def pairs(self) -> bool:
+        """Whether two coordinates share a code."""
+        return self.code == "pair" and self.bits in PAIR_BITS
+
+    @property
+    def name(self) -> str:
+        """What a page's header says: readers of pages need to know how the code stream is divided."""
+        return "pair-turboquant" if self.pairs else "structured-turboquant"
+
+    @property
     def tags(self) -> CodecTags:
         """Pair codes need pairs of channel groups."""
-        pairs = self.code == "pair" and self.bits in PAIR_BITS
-        return CodecTags(head_dim_step=PAIR_CHANNELS if pairs else HEAD_DIM_STEP)
+        return CodecTags(head_dim_step=PAIR_CHANNELS if self.pairs else HEAD_DIM_STEP)
 
     def check(self, head_dim: int) -> None:
         self.widths(head_dim)
@@ -132,7 +140,7 @@ class _Turbo:
 
     def erase(self, pages: Pages, page: int, first: int, head_dim: int) -> None:
         erase_rows(pages, page, f"{self._side}_scales", first)
-        widths = widths_for(self.bits, head_dim)
+        widths = self.widths(head_dim)
         erase_tiles(pages, page, f"{self._side}_codes", first, widths, self._side == "key")
 
     def _append_options(self) -> dict[str, int]:

@@ -68,7 +68,7 @@ def cases() -> Iterator[Case]:
                 yield _case(kernel, inputs.scan, rate, d, 2, 3, 33)
         for tokens in TOKEN_COUNTS:
             yield _case(kernel, inputs.scan, 3.5, 64, 3, 2, tokens)
-            yield _case(kernel, inputs.scan, PAIR_RATES[tokens % 2], 64, 2, 3, tokens)
+            yield _case(kernel, inputs.scan, PAIR_RATES[tokens % 2], 64, 2, 2, tokens)
         for group in GROUPS:
             yield _case(kernel, inputs.scan, 3.0, 32, 1, group, 47)
     for kernel in ("score_keys", "score_keys_f32"):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tq_core.cache.page import PageFlags, read_header
 from tq_core.cache.paged_cache import PagedCache
+from tq_core.cache.saved import image_of
 from tq_core.codecs.arms import get_arm
 from tq_core.codecs.base import Pages
 from tq_core.codecs.turboquant import CENTRE_TOKENS, TurboKeys
 from tq_core.errors import ShapeError, TqError
 from tq_core.kernels.backend import NumpyBackend
 from tq_core.kernels.layout import PageLayout
+from tq_core.tests.cache.savings import identity_of
 from tq_core.tests.cache.worlds import SHAPE, exact_attention, exact_scores, half, make, tokens
 
 TOKENS = 3 + 150 + 40  # sinks, a full page and a begun one, the window
@@ -120,6 +123,19 @@ def test_identity() -> None:
         store = cache.stores["packed"]
         headers.append(store.pool.page(int(store.tables[0][0]))[:64].tobytes())
     assert headers[0][:32] == headers[1][:32] and headers[0] != headers[1]
+
+
+def test_pages_say_that_they_are_centred_and_fixed_centres_are_not_saved() -> None:
+    _, k, v = tokens(TOKENS)
+    for kind, flag in (("none", False), ("page", True)):
+        cache = cache_of(kind, offset(1))
+        cache.append(0, k, v)
+        store = cache.stores["packed"]
+        header = read_header(store.pool.page(int(store.tables[0][0])))
+        assert bool(header.flags & PageFlags.KEY_CENTRE) == flag
+    cache = cache_of("static", offset(1))
+    with pytest.raises(TqError, match="^cache: expected one without key_centres"):
+        image_of(cache, identity_of(SHAPE, cache.arm), np.arange(0))
 
 
 def test_bad_centres_are_refused() -> None:

@@ -56,7 +56,8 @@ def test_the_allocation_follows_from_the_code_bits(rate: float, head_dim: int) -
 @pytest.mark.parametrize("name", arm_names())
 def test_streams_are_aligned_as_documented(name: str) -> None:
     arm = get_arm(name)
-    for head_dim in (16, 64, 80, 256):
+    step = arm.key_codec.tags.head_dim_step
+    for head_dim in (d for d in (16, 64, 80, 256) if d % step == 0):
         streams = arm.key_codec.streams(head_dim) + arm.value_codec.streams(head_dim)
         layout = PageLayout(3, arm.key_codec.page_tokens, streams)
         assert all(offset % 16 == 0 for offset in layout.offsets.values())

@@ -73,7 +73,7 @@ def test_bytes_are_spelled_out() -> None:
 @pytest.mark.parametrize(
     "field, value, says",
     [
-        ("magic", b"TQPX", "magic"), ("version", 2, "version"), ("flags", 64, "flags"), ("flags", 1, "flags"),
+        ("magic", b"TQPX", "magic"), ("version", 2, "version"), ("flags", 128, "flags"), ("flags", 1, "flags"),
         ("used", 129, "used"), ("page_tokens", 0, "page_tokens"), ("n_query_heads", 0, "n_query_heads"),
         ("n_query_heads", 28, "n_query_heads"), ("n_kv_heads", 0, "n_kv_heads"), ("head_dim", 0, "head_dim"),
         ("head_dim", 72, "head_dim"), ("head_dim", 272, "head_dim"), ("key_codec", 0, "key_codec"),

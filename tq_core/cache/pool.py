@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tq_core.errors import PageError, check
+from tq_core.kernels import buffers
+from tq_core.kernels.backend import Backend
 
-_ALIGN = 64
 U32 = npt.NDArray[np.uint32]
 
 
@@ -27,23 +28,17 @@ class Holder(Protocol):
         """Pages that it refers to, each as often as it does."""
 
 
-def _aligned_zeros(nbytes: int) -> npt.NDArray[np.uint8]:
-    raw = np.zeros(nbytes + _ALIGN, np.uint8)
-    start = -raw.ctypes.data % _ALIGN
-    return raw[start : start + nbytes]
-
-
 class PagePool:
     """Pages of ``page_bytes`` each; ``buffer`` is replaced when the pool grows, so take it anew each time.
 
-    The free page with the lowest index is handed out first: which page comes next depends on which are in use, not
+    backend: whose kernels work on the pages; one with a memory of its own may hold them there. The free page with the lowest index is handed out first: which page comes next depends on which are in use, not
     on how they came to be.
     """
 
-    def __init__(self, page_bytes: int, reserve: int = 0) -> None:
-        self.page_bytes = page_bytes
+    def __init__(self, page_bytes: int, reserve: int = 0, backend: Backend | None = None) -> None:
+        self.page_bytes, self._backend = page_bytes, backend
         # Pages and their reference counts, replaced together by one assignment.
-        self._memory = (_aligned_zeros(page_bytes * reserve), np.zeros(reserve, np.uint32))
+        self._memory = (buffers.allocate(backend, page_bytes * reserve), np.zeros(reserve, np.uint32))
         self.growth_events = 0
         self.high_water = 0
         self._free = list(range(reserve))  # a heap
@@ -53,7 +48,7 @@ class PagePool:
     @property
     def buffer(self) -> npt.NDArray[np.uint8]:
         """The bytes of all pages."""
-        return self._memory[0]
+        return self._memory[0].array
 
     @property
     def references(self) -> U32:
@@ -78,7 +73,7 @@ class PagePool:
     @property
     def nbytes(self) -> int:
         """Bytes of the pages and of their reference counts."""
-        return sum(array.nbytes for array in self._memory)
+        return self.buffer.nbytes + self.references.nbytes
 
     def reserve(self, free_pages: int) -> None:
         """Make sure that ``free_pages`` can be allocated without growing; at least doubles when it grows.
@@ -87,15 +82,14 @@ class PagePool:
         """
         if free_pages > len(self._free) and self._orphaned:
             self.recount()
-        missing = free_pages - len(self._free)
-        if missing <= 0:
+        missing, old = free_pages - len(self._free), self.capacity
+        new = max(old + missing, 2 * old) if missing > 0 else old
+        if new == old and not self._memory[0].lost:
             return
-        old = self.capacity
-        new = max(old + missing, 2 * old)
-        grown, counts = _aligned_zeros(new * self.page_bytes), np.zeros(new, np.uint32)
-        grown[: self.buffer.size], counts[:old] = self.buffer, self.references
+        grown, counts = buffers.allocate(self._backend, new * self.page_bytes), np.zeros(new, np.uint32)
+        grown.array[: self.buffer.size], counts[:old] = self.buffer, self.references
         self._memory = (grown, counts)
-        self.growth_events += 1
+        self.growth_events += new > old
         self._free += range(old, new)  # the largest indices: still a heap
 
     def allocate(self) -> int:
@@ -131,7 +125,7 @@ class PagePool:
         holders = [h for h in (ref() for ref in self._holders) if h is not None]
         pages = np.concatenate([np.zeros(0, np.uint32), *(h.held() for h in holders)])
         counts = np.bincount(pages, minlength=self.capacity).astype(np.uint32)
-        self._memory = (self.buffer, counts)
+        self._memory = (self._memory[0], counts)
         self._free = np.flatnonzero(counts == 0).tolist()
         self._orphaned = False
 

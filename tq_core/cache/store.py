@@ -54,7 +54,7 @@ class PageStore:
             shape, self.layout, key_codec, value_codec, centred_digest(arm_digest, key_centres)
         )
         pages = shape.n_layers * -(-reserve_tokens // self.layout.page_tokens)
-        self.pool = PagePool(self.layout.page_bytes, pages)
+        self.pool = PagePool(self.layout.page_bytes, pages, backend)
         self.layers = self.empty_layers()
         # Per layer, first ordinal that a checkpoint keeps; () without one.
         self.retained: tuple[int, ...] = ()

@@ -16,9 +16,19 @@ import numpy as np
 from tq_core.errors import BackendError, TqError
 from tq_core.kernels.arguments import Bound, bind
 from tq_core.kernels.backend import Backend, BackendStatus
+from tq_core.kernels.buffers import Buffer
 from tq_core.kernels.hosts import HOSTS, Host, Instance, frames, host_statuses
 from tq_core.kernels.table import KERNELS, Kernel
-from tq_core.kernels.wasm_memory import GROWTH_BYTES, check_guards, compact_pool, place, requests, round_up
+from tq_core.kernels.wasm_arena import Arena, Region, region_of
+from tq_core.kernels.wasm_memory import (
+    check_guards,
+    compact_pool,
+    extent,
+    guard_names,
+    place,
+    pool_index,
+    requests,
+)
 
 TARGETS = ("scalar", "simd128")
 
@@ -61,52 +71,73 @@ class GuestBackend:
     """Kernels that run in a guest with a memory of its own; ``load`` starts one.
 
     Arguments are copied into the guest's memory and outputs back, so a call costs a copy of its
-    arrays; of a page pool only the pages in use are copied. One instance per thread, made on first
-    use; a thread that ends calls ``discard`` before, or a guest of the SDK lives on until the
-    process ends. ``growth_events`` counts how often a memory was grown.
+    arrays. Where the host lets numpy look into that memory the backend is ``resident``: what
+    ``allocate`` gave, a page pool, lies there already and is not copied. Elsewhere, and for the
+    pool of another thread or of an instance that failed, the pages in use are copied.
+
+    One instance per thread, made on first use; a thread that ends calls ``discard`` before, or a
+    guest of the SDK lives on until the process ends. ``growth_events`` counts how often a memory was
+    grown, ``copied_bytes`` what calls copied in and out.
     """
 
     parallel = False  # an engine's objects belong to the thread that made them
 
-    def __init__(self, name: str, load: Callable[[], Instance]) -> None:
-        self.name = name
-        self.growth_events = 0
+    def __init__(self, name: str, load: Callable[[], Instance], resident: bool = False) -> None:
+        self.name, self.resident = name, resident
+        self.growth_events = self.copied_bytes = 0
         self._load = load
         self._local = threading.local()
 
     def instance(self) -> Instance:
         """This thread's instance; a new one after one that failed."""
-        current: Instance | None = getattr(self._local, "instance", None)
+        return self._arena().instance
+
+    def _arena(self) -> Arena:
+        current: Arena | None = getattr(self._local, "arena", None)
         if current is None:
-            current = self._local.instance = self._load()
+            current = self._local.arena = Arena(self._load(), self._count_growth)
         return current
 
+    def _count_growth(self) -> None:
+        self.growth_events += 1
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """Zeroed bytes in the memory of this thread's instance. Raises MemoryError; only for a resident backend."""
+        return self._arena().allocate(nbytes)
+
     def discard(self) -> None:
-        """Close this thread's instance."""
-        current: Instance | None = self._local.__dict__.pop("instance", None)
+        """Close this thread's instance. Page pools in its memory keep their bytes."""
+        current: Arena | None = self._local.__dict__.pop("arena", None)
         if current is not None:
-            current.close()
+            current.instance.ended = True
+            current.instance.close()
 
     def call(self, kernel: str, **arguments: Any) -> None:
         """Run a kernel; outputs are written into the arrays given.
 
         Raises as ``arguments.bind`` does, KernelError when the kernel traps or writes outside its
-        arrays, BackendError when the host fails; the arrays are then as before.
+        arrays, BackendError when the host fails. Arrays that are copied are then as before; a resident
+        pool may hold part of what the kernel wrote, as after a native call.
         """
         self.run(bind(kernel, arguments))
 
     def run(self, bound: Bound) -> None:
         """Run a kernel on arguments that were checked before."""
         kernel, arrays, sizes = bound.kernel, bound.arrays, bound.sizes
-        compact = compact_pool(kernel, arrays, sizes) if kernel.paged else None
-        if compact is not None:
+        arena = self._arena()
+        homes = {
+            i: home for i, array in enumerate(arrays) if (home := region_of(array, arena.instance)) is not None
+        }
+        compact = None
+        if kernel.paged and pool_index(kernel) not in homes:
+            compact = compact_pool(kernel, arrays, sizes)
             arrays, sizes = compact.arrays, compact.sizes
         try:
-            found = self._transact(kernel, arrays, (*sizes, *bound.scalars))
+            found = self._transact(arena, kernel, arrays, homes, (*sizes, *bound.scalars))
         except BaseException:
             self.discard()
             raise
-        outputs = [i for i, arg in enumerate(kernel.args) if arg.role != "in"]
+        outputs = [i for i, arg in enumerate(kernel.args) if arg.role != "in" and i not in homes]
         for i, raw in zip(outputs, found, strict=True):
             values = raw.view(arrays[i].dtype).reshape(arrays[i].shape)
             if compact is not None and i == compact.pool_index:
@@ -115,18 +146,29 @@ class GuestBackend:
                 np.copyto(bound.arrays[i], values)
 
     def _transact(
-        self, kernel: Kernel, arrays: tuple[np.ndarray, ...], numbers: tuple[int | float, ...]
+        self,
+        arena: Arena,
+        kernel: Kernel,
+        arrays: tuple[np.ndarray, ...],
+        homes: Mapping[int, tuple[Region, int]],
+        numbers: tuple[int | float, ...],
     ) -> list[np.ndarray]:
-        """Place the arrays, call, check the guards; returns the outputs' bytes."""
-        instance = self.instance()
-        placement = place([array.nbytes for array in arrays], instance.heap_base)
-        if placement.end > instance.memory_bytes:
-            instance.grow(round_up(placement.end, GROWTH_BYTES))
-            self.growth_events += 1
-        writes, reads = requests(kernel, arrays, placement)
-        found = instance.transact(writes, kernel, (*placement.addresses, *numbers), reads)
-        check_guards(kernel, placement, found)
-        return found[len(placement.guards) :]
+        """Place the arrays that have no home in this memory, call, check the guards; returns the outputs' bytes."""
+        moved = [i for i in range(len(arrays)) if i not in homes]
+        args = [kernel.args[i] for i in moved]
+        sizes = [arrays[i].nbytes for i in moved]
+        placement = place(sizes, arena.scratch(extent(sizes)))
+        addresses = dict(zip(moved, placement.addresses)) | {i: address for i, (_, address) in homes.items()}
+        guards, names = list(placement.guards), guard_names(args)
+        for i, (region, _) in homes.items():
+            guards += region.guards
+            names += [f"before {kernel.args[i].name}", f"after {kernel.args[i].name}"]
+        writes, outputs = requests(args, [arrays[i] for i in moved], placement)
+        values = (*(addresses[i] for i in range(len(arrays))), *numbers)
+        found = arena.instance.transact(writes, kernel, values, guards + outputs)
+        check_guards(kernel, guards, names, found[: len(guards)])
+        self.copied_bytes += sum(sizes) + sum(nbytes for _, nbytes in outputs)
+        return found[len(guards) :]
 
 
 class WasmBackend(GuestBackend):
@@ -137,7 +179,7 @@ class WasmBackend(GuestBackend):
     ) -> None:
         name = f"wasm-{target}@{host.name}"
         module = read_module(target, host.command, folder or module_dir(), kernels)
-        super().__init__(name, lambda: host.load(module, kernels, name))
+        super().__init__(name, lambda: host.load(module, kernels, name), resident=not host.command)
 
 
 @functools.cache

@@ -1,6 +1,6 @@
 """Where a call's arrays go in linear memory, and the guard bytes that catch a kernel going outside.
 
-    heap_base            64-byte aligned             64-byte aligned
+    scratch              64-byte aligned             64-byte aligned
     | guard | array 0 | guard ... | array 1 | guard ... | ...
 
 Every array is preceded and followed by at least 64 bytes of 0xAA. They are compared after the call,
@@ -10,6 +10,8 @@ caller's.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +19,7 @@ import numpy as np
 from tq_core.errors import KernelError
 from tq_core.kernels.hosts.base import MAX_MEMORY_BYTES, as_bytes
 from tq_core.kernels.hosts.frames import Reads, Writes
-from tq_core.kernels.table import LAYOUT, Kernel
+from tq_core.kernels.table import LAYOUT, Arg, Kernel
 
 ALIGNMENT = 64
 GUARD_BYTE = 0xAA
@@ -54,32 +56,49 @@ def place(sizes: list[int], heap_base: int) -> Placement:
     return Placement(tuple(addresses), tuple(guards), end)
 
 
-def requests(kernel: Kernel, arrays: tuple[np.ndarray, ...], placement: Placement) -> tuple[Writes, Reads]:
-    """What to write before a call and to read after it: guards first, then the outputs.
+def extent(sizes: Sequence[int]) -> int:
+    """Bytes that ``place`` takes for arrays of ``sizes``, from an aligned address."""
+    return ALIGNMENT + sum(round_up(size, ALIGNMENT) + ALIGNMENT for size in sizes) + ALIGNMENT
+
+
+def requests(args: Sequence[Arg], arrays: Sequence[np.ndarray], placement: Placement) -> tuple[Writes, Reads]:
+    """What to write before a call on ``arrays``, which are ``args``, and which outputs to read after it.
 
     Outputs are written too: an element that a kernel leaves alone keeps the caller's value, as it
     does in a native call.
     """
     writes: Writes = [(a, np.full(n, GUARD_BYTE, np.uint8)) for a, n in placement.guards]
     writes += [(a, as_bytes(array)) for a, array in zip(placement.addresses, arrays, strict=True)]
-    reads: Reads = list(placement.guards)
-    for arg, address, array in zip(kernel.args, placement.addresses, arrays, strict=True):
+    reads: Reads = []
+    for arg, address, array in zip(args, placement.addresses, arrays, strict=True):
         if arg.role != "in":
             reads.append((address, array.nbytes))
     return writes, reads
 
 
-def check_guards(kernel: Kernel, placement: Placement, found: list[np.ndarray]) -> None:
-    """Raise KernelError, naming the array next to it, when a guard was written to."""
-    names = [arg.name for arg in kernel.args]
-    for i, ((address, _), guard) in enumerate(zip(placement.guards, found, strict=False)):
+def guard_names(args: Sequence[Arg]) -> list[str]:
+    """What the guards of arrays placed in a row lie next to."""
+    before = f"before {args[0].name}" if args else "of an empty call"
+    return [before, *(f"after {arg.name}" for arg in args)]
+
+
+def check_guards(
+    kernel: Kernel, guards: Sequence[tuple[int, int]], names: Sequence[str], found: Sequence[np.ndarray]
+) -> None:
+    """Raise KernelError, with the name of the place, when a guard was written to."""
+    for (address, _), near, guard in zip(guards, names, found, strict=True):
         wrong = np.flatnonzero(guard != GUARD_BYTE)
         if wrong.size:
-            near = f"after {names[i - 1]}" if i else f"before {names[0]}"
             raise KernelError(
                 f"{kernel.name}: wrote outside its arrays: {wrong.size} guard bytes {near}, "
                 f"the first at address {address + int(wrong[0])}"
             )
+
+
+@functools.cache
+def pool_index(kernel: Kernel) -> int:
+    """Which argument of a paged kernel is the pool."""
+    return [arg.name for arg in kernel.args].index("pool")
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,9 @@ class Instance(ABC):
     """
 
     heap_base: int
+    generation = 0  # how often the memory was grown; views of an older generation may be left behind
+    origin = 0  # address in this process of the memory's first byte, 0 where it cannot be looked into
+    ended = False  # whether its owner has given it up
 
     @property
     @abstractmethod
@@ -118,6 +121,15 @@ def check_exports(found: Mapping[str, Any], kernels: Mapping[str, Kernel], label
 
 class ReactorInstance(Instance):
     """An instance in this process, whose memory numpy can look into."""
+
+    @abstractmethod
+    def _grow(self, memory_bytes: int) -> None:
+        """Make the memory at least this large. Raises BackendError when the host refuses."""
+
+    def grow(self, memory_bytes: int) -> None:
+        self._grow(memory_bytes)
+        self.generation += 1
+        self.origin = self.view().ctypes.data
 
     @abstractmethod
     def _invoke(self, kernel: Kernel, values: list[int | float]) -> None:

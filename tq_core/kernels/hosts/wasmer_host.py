@@ -76,6 +76,7 @@ class WasmerInstance(ReactorInstance):
         self._functions = {name: exports[name] for name in kernels}
         self._memory = exports["memory"]
         self.heap_base = exports["__heap_base"].value
+        self.origin = self.view().ctypes.data
 
     def _check_thread(self) -> None:
         if threading.get_ident() != self._thread:
@@ -86,7 +87,7 @@ class WasmerInstance(ReactorInstance):
         self._check_thread()
         return self._memory.data_size
 
-    def grow(self, memory_bytes: int) -> None:
+    def _grow(self, memory_bytes: int) -> None:
         missing = memory_bytes - self.memory_bytes
         if missing > 0:
             pages = -(-missing // WASM_PAGE_BYTES)

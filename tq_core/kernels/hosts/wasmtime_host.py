@@ -32,12 +32,13 @@ class WasmtimeInstance(ReactorInstance):
         self._functions = {name: exports[name] for name in kernels}
         self._memory = exports["memory"]
         self.heap_base = exports["__heap_base"].value(self._store)
+        self.origin = self.view().ctypes.data
 
     @property
     def memory_bytes(self) -> int:
         return self._memory.data_len(self._store)
 
-    def grow(self, memory_bytes: int) -> None:
+    def _grow(self, memory_bytes: int) -> None:
         missing = memory_bytes - self.memory_bytes
         if missing > 0:
             try:

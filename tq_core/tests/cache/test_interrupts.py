@@ -156,7 +156,7 @@ def test_interrupted_at_many_lines(name: str) -> None:
 
 
 FAULTS: dict[str, tuple[Any, str, type[Exception]]] = {
-    "pool growth": (pool, "_aligned_zeros", MemoryError),
+    "pool growth": (pool.buffers, "allocate", MemoryError),
     "block table growth": (block_table, "new_entries", MemoryError),
     "page open": (pool.PagePool, "allocate", MemoryError),
     "float16 rows": (HalfValues, "append", ValueError),

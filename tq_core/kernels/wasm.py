@@ -126,7 +126,9 @@ class GuestBackend:
         kernel, arrays, sizes = bound.kernel, bound.arrays, bound.sizes
         arena = self._arena()
         homes = {
-            i: home for i, array in enumerate(arrays) if (home := region_of(array, arena.instance)) is not None
+            i: home
+            for i, array in enumerate(arrays)
+            if (home := region_of(array, arena.instance)) is not None
         }
         compact = None
         if kernel.paged and pool_index(kernel) not in homes:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from tq_core.errors import BackendError
 from tq_core.kernels.hosts import Instance
-from tq_core.kernels.hosts.base import MAX_MEMORY_BYTES, WASM_PAGE_BYTES
+from tq_core.kernels.hosts.base import MAX_MEMORY_BYTES
 from tq_core.kernels.wasm_memory import ALIGNMENT, GROWTH_BYTES, GUARD_BYTE, round_up
 
 U8 = npt.NDArray[np.uint8]
@@ -99,7 +99,7 @@ class Arena:
         if nbytes > size:
             self._scratch = (address, 0)
             self._give(address, size)
-            size = round_up(nbytes, WASM_PAGE_BYTES)
+            size = round_up(nbytes, ALIGNMENT)
             self._scratch = (self._take(size), size)
         return self._scratch[0]
 
@@ -154,4 +154,6 @@ class Arena:
         before, self._end = self._end, self.instance.memory_bytes // ALIGNMENT * ALIGNMENT
         self._give(before, self._end - before)
         if self.instance.origin != origin and self._regions:
-            raise BackendError("expected a memory that grows in place, got one that moved under the page pools")
+            raise BackendError(
+                "expected a memory that grows in place, got one that moved under the page pools"
+            )

@@ -23,7 +23,9 @@ class WasmtimeInstance(ReactorInstance):
     def __init__(self, wasmtime: Any, module: bytes, kernels: Mapping[str, Kernel], label: str) -> None:
         self._wasmtime = wasmtime
         try:
-            engine = wasmtime.Engine()
+            config = wasmtime.Config()
+            config.memory_may_move = False  # numpy views of page pools stay valid while the memory grows
+            engine = wasmtime.Engine(config)
             self._store = wasmtime.Store(engine)
             exports = wasmtime.Instance(self._store, wasmtime.Module(engine, module), []).exports(self._store)
         except wasmtime.WasmtimeError as error:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tq_core.codecs.calibration import Calibration
 from tq_core.shapes import ModelShape
 
 Q8_0_BYTES_PER_32 = 34  # ggml's q8_0: 32 int8 and a float16 scale
@@ -23,13 +24,16 @@ def baseline_bytes(shape: ModelShape, n_tokens: int) -> dict[str, int]:
 
 
 def held_arrays(thing: Any) -> list[npt.NDArray[Any]]:
-    """Every array that an object reaches through attributes and containers, each once; backends are not entered."""
+    """Every array that an object reaches through attributes and containers, each once.
+
+    Backends are not entered, nor calibrations of codecs, which the fixed tables count.
+    """
     found: dict[int, npt.NDArray[Any]] = {}
     seen: set[int] = set()
     todo = [thing]
     while todo:
         item = todo.pop()
-        if id(item) in seen or isinstance(item, type) or hasattr(item, "call"):
+        if id(item) in seen or isinstance(item, (type, Calibration)) or hasattr(item, "call"):
             continue
         seen.add(id(item))
         if isinstance(item, np.ndarray):

@@ -58,7 +58,7 @@ def identify(
 def _side(side: str, codec: Any, shape: ModelShape) -> dict[str, Any]:
     """One codec's fields; what has no field of its own goes into ``options``, so that nothing is left out."""
     told = describe(codec)
-    bits = told.pop("bits", 16)
+    bits = told.pop("bits", codec.nominal_bits(shape.head_dim))
     facts = plain(told)
     rotated = "seed" in facts
     out = {

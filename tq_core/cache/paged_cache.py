@@ -17,6 +17,7 @@ from tq_core.cache.lifecycle import Lifecycle
 from tq_core.cache.store import PageStore
 from tq_core.cache.transaction import commit, touch, undo
 from tq_core.codecs.arms import Arm
+from tq_core.codecs.calibration import check_model
 from tq_core.codecs.fp16 import HalfKeys, HalfValues
 from tq_core.errors import DTypeError, ShapeError, ValueRangeError, check
 from tq_core.kernels.backend import Backend, get_backend
@@ -91,6 +92,7 @@ class PagedCache(Lifecycle):
         )
         for codec in (arm.key_codec, arm.value_codec):
             codec.check(shape.head_dim)
+            check_model(codec, shape)
         if key_centres is not None:
             check_tokens("key_centres", key_centres, shape.n_layers, shape.n_kv_heads, shape.head_dim)
             key_centres = key_centres.copy()

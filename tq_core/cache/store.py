@@ -81,7 +81,8 @@ class PageStore:
 
     def pages(self, layer: int) -> Pages:
         """The layer's pages as codecs and kernels take them: views, no copies."""
-        return Pages(self.pool.buffer, self.layers[layer].table.view(), self.layout)
+        state = self.layers[layer]
+        return Pages(self.pool.buffer, state.table.view(), self.layout, layer, state.position)
 
     @property
     def tables(self) -> Sequence[U32]:

@@ -8,7 +8,7 @@ its identity.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,16 +31,24 @@ class CodecTags:
     needs_calibration: bool = False
     pre_rope: bool = False
     same_bits: bool = True  # equal bits on every backend
+    scale_free: bool = True  # four times the token is stored as the same codes
+    min_max: bool = False  # even steps from a group's minimum to its maximum
     head_dim_step: int = HEAD_DIM_STEP  # head_dim is a multiple of it
 
 
 @dataclass(frozen=True)
 class Pages:
-    """The pages of one layer: a pool of bytes, the block table that orders them, their layout."""
+    """The pages of one layer: a pool of bytes, the block table that orders them, their layout.
+
+    layer and position (the sequence position of slot 0) are for codecs with tables per layer or a rotary embedding;
+    None where whoever made the pages does not know them.
+    """
 
     pool: npt.NDArray[np.uint8]
     table: npt.NDArray[np.uint32]
     layout: PageLayout
+    layer: int | None = None
+    position: int | None = None
 
     def stack(self, stream: str, count: int) -> npt.NDArray[np.uint8]:
         """(pages, n_kv_heads, bytes) copy of one stream over the pages that hold the first ``count`` slots."""
@@ -59,7 +67,8 @@ class Pages:
         per = n_pages * self.layout.page_tokens
         for first in range(0, n_tokens, per):
             table = self.table[first // self.layout.page_tokens :][:n_pages]
-            yield first, min(per, n_tokens - first), Pages(self.pool, table, self.layout)
+            position = None if self.position is None else self.position + first
+            yield first, min(per, n_tokens - first), replace(self, table=table, position=position)
 
 
 class Codec(Protocol):
@@ -125,8 +134,17 @@ class ValueCodec(Codec, Protocol):
 SILENT_DEFAULT = {"silent_default": True}
 
 
+def _plain(value: Any) -> Any:
+    if hasattr(value, "identity"):
+        return value.identity()
+    if is_dataclass(value) and not isinstance(value, type):
+        return describe(value) if hasattr(value, "streams") else asdict(value)
+    return value
+
+
 def describe(codec: Any) -> dict[str, Any]:
     """A codec's identity as plain data: its method's name and every field, but no silent default."""
     silent = {f.name: f.default for f in fields(codec) if f.metadata.get("silent_default")}
-    named = {k: v for k, v in asdict(codec).items() if k not in silent or v != silent[k]}
-    return {"codec": codec.name, **named}
+    named = {f.name: getattr(codec, f.name) for f in fields(codec)}
+    shown = {k: _plain(v) for k, v in named.items() if k not in silent or v != silent[k]}
+    return {"codec": codec.name, **shown}

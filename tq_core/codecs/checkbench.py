@@ -63,7 +63,7 @@ class Bench:
         layout = PageLayout(self.n_kv_heads, self.codec.page_tokens, self.codec.streams(self.head_dim))
         n_pages = -(-n_tokens // layout.page_tokens)
         table = np.random.default_rng(seed).permutation(n_pages + 2)[:n_pages].astype(np.uint32)
-        return Pages(np.full((n_pages + 2) * layout.page_bytes, fill, np.uint8), table, layout)
+        return Pages(np.full((n_pages + 2) * layout.page_bytes, fill, np.uint8), table, layout, 0, 0)
 
     def store(self, x: F32, step: int | None = None, fill: int = 0) -> Pages:
         """Append x to fresh pages, ``step`` tokens at a time (all at once by default)."""

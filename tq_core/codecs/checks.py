@@ -31,14 +31,15 @@ from tq_core.codecs.checklist import (
     check_touches_only_its_columns,
     check_zero_tokens,
 )
+from tq_core.codecs.checklist_extremes import check_extreme_tokens
 from tq_core.kernels.backend import Backend, get_backend
 
 Check = Callable[[Bench], None]
 
 ALWAYS: tuple[Check, ...] = (
     check_shapes_and_dtypes, check_deterministic, check_inputs_not_modified, check_batch_append_equals_single_appends,
-    check_erase, check_prefix, check_read_equals_decode, check_touches_only_its_columns, check_scale_equivariance, check_zero_tokens,
-    check_constant_tokens, check_declared_bytes_are_the_real_ones, check_page_round_trip, check_identity_names_every_field,
+    check_erase, check_prefix, check_read_equals_decode, check_touches_only_its_columns,
+    check_constant_tokens, check_extreme_tokens, check_declared_bytes_are_the_real_ones, check_page_round_trip, check_identity_names_every_field,
     check_refuses_other_head_sizes,
 )  # fmt: skip
 
@@ -46,6 +47,8 @@ ALWAYS: tuple[Check, ...] = (
 def yield_checks(codec: Any) -> Iterator[Check]:
     """The checks that apply to a key or value codec, by its tags and fields."""
     yield from ALWAYS
+    if codec.tags.scale_free:
+        yield from (check_scale_equivariance, check_zero_tokens)
     if "bits" in {f.name for f in fields(codec)}:
         yield check_distortion_falls_with_bits
     if codec.flush_tokens > 1:

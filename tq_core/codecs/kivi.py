@@ -1,18 +1,19 @@
-"""KIVI-like control: keys per channel in groups of 32 tokens, values per token in groups of 32 channels.
+"""KIVI-like control: keys per channel in groups of tokens, values per token in groups of channels, 32 by default.
 
-Grouped asymmetric integers with float16 step and minimum (2402.02750). Scores and sums are taken on the
+Grouped asymmetric integers with float16 step and minimum (2402.02750): b + 32 / group bits per channel. The paper
+uses groups of 32 and a window of 128. Scores and sums are taken on the
 codes, with step and minimum folded into the query or the weights; this codec runs in numpy only, so
 its results are not under the same-bits contract. A control, not a port: KIVI flushes its whole
-key buffer when it is full, while here the oldest 32 tokens leave the recent window together.
+key buffer when it is full, while here the oldest group of tokens leaves the recent window together.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from tq_core.codecs.base import F32, CodecTags, Pages, Streams
+from tq_core.codecs.base import F32, SILENT_DEFAULT, CodecTags, Pages, Streams
 from tq_core.codecs.erase import erase_rows
 from tq_core.errors import CodecError, check
 from tq_core.kernels.backend import Backend
@@ -23,17 +24,21 @@ from tq_core.shapes import check_head_dim
 
 GROUP_TOKENS = tiles.TILE_TOKENS
 KIVI_BITS = (2, 3, 4)
+KIVI_GROUPS = (32, 64, 128)
 RUN_PAGES = 4  # pages unpacked at a time when reading, so that the workspace does not grow with the history
 
 
-def channel_group(head_dim: int) -> int:
-    """Channels that share a value's step and minimum: 32, or 16 where 32 does not divide head_dim."""
-    return 32 if head_dim % 32 == 0 else 16
+def channel_group(head_dim: int, group: int = 32) -> int:
+    """Channels that share a value's step and minimum: ``group``, halved until it divides head_dim (a multiple of 16)."""
+    while head_dim % group:
+        group //= 2
+    return group
 
 
 @dataclass(frozen=True)
 class _Kivi:
     bits: int = 3
+    group: int = field(default=GROUP_TOKENS, metadata=SILENT_DEFAULT)
 
     name = "kivi"
     flush_tokens = GROUP_TOKENS
@@ -42,6 +47,7 @@ class _Kivi:
 
     def __post_init__(self) -> None:
         check(self.bits in KIVI_BITS, "bits", f"one of {KIVI_BITS}", self.bits, CodecError)
+        check(self.group in KIVI_GROUPS, "group", f"one of {KIVI_GROUPS}", self.group, CodecError)
 
     def check(self, head_dim: int) -> None:
         check_head_dim(head_dim)
@@ -78,7 +84,7 @@ class _Kivi:
         step: np.ndarray,
         low: np.ndarray,
     ) -> None:
-        """Store one tile of 32 tokens, at tile ``first`` of the page."""
+        """Store the tokens that are encoded together, ``first`` such groups into the page."""
         view = lambda stream: pages.layout.view(pages.pool, page, head, f"{self._side}_{stream}")  # noqa: E731
         packed = tiles.pack_stream(codes, self._widths(codes.shape[-1]), self._side == "key")
         view("codes")[first * packed.size : (first + 1) * packed.size] = packed
@@ -87,13 +93,14 @@ class _Kivi:
             view(stream)[first * flat.size : (first + 1) * flat.size] = flat
 
     def append(self, backend: Backend, pages: Pages, first: int, x: F32) -> None:
-        aligned = first % GROUP_TOKENS == 0 and len(x) % GROUP_TOKENS == 0
-        check(aligned, "first", f"whole groups of {GROUP_TOKENS} tokens", (first, len(x)), CodecError)
-        for start in range(0, len(x), GROUP_TOKENS):
+        flush = self.flush_tokens
+        aligned = first % flush == 0 and len(x) % flush == 0
+        check(aligned, "first", f"whole groups of {flush} tokens", (first, len(x)), CodecError)
+        for start in range(0, len(x), flush):
             page, slot = divmod(first + start, self.page_tokens)
             for head in range(x.shape[1]):
-                group = np.ascontiguousarray(x[start : start + GROUP_TOKENS, head])
-                self._write(pages, int(pages.table[page]), head, slot // GROUP_TOKENS, *self._quantize(group))
+                group = np.ascontiguousarray(x[start : start + flush, head])
+                self._write(pages, int(pages.table[page]), head, slot // flush, *self._quantize(group))
 
     def erase(self, pages: Pages, page: int, first: int, head_dim: int) -> None:
         for stream in ("steps", "minima", "codes"):
@@ -120,13 +127,18 @@ class _Kivi:
 
 @dataclass(frozen=True)
 class KiviKeys(_Kivi):
-    """Keys per channel: one step and minimum for every 32 tokens of a channel."""
+    """Keys per channel: one step and minimum for every ``group`` tokens of a channel."""
 
-    tags = CodecTags(per_channel=True, same_bits=False)
+    tags = CodecTags(per_channel=True, same_bits=False, min_max=True)
     _side = "key"
 
+    @property
+    def flush_tokens(self) -> int:  # type: ignore[override]
+        """A whole group."""
+        return self.group
+
     def _affine_shape(self, head_dim: int) -> tuple[int, ...]:
-        return (self.page_tokens // GROUP_TOKENS, head_dim)
+        return (self.page_tokens // self.group, head_dim)
 
     def _quantize(self, group: F32) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return quantize_groups(group, self.bits, axis=0)
@@ -144,7 +156,7 @@ class KiviKeys(_Kivi):
         codes, step, low = self._unpack(pages, n_tokens, d)
         q = queries.reshape(heads, 1, -1, d)  # KV head, group of tokens, query head, channel
         step, low = step.reshape(heads, -1, 1, d), low.reshape(heads, -1, 1, d)
-        grouped = codes.reshape(heads, -1, GROUP_TOKENS, d).astype(np.float32)
+        grouped = codes.reshape(heads, -1, self.group, d).astype(np.float32)
         logits = np.matmul(q * step, np.swapaxes(grouped, -1, -2)) + (q * low).sum(axis=-1, keepdims=True)
         flat: F32 = np.moveaxis(logits, 1, 2).reshape(len(queries), -1)
         return flat[:, :n_tokens]
@@ -152,7 +164,7 @@ class KiviKeys(_Kivi):
     def decode(self, pages: Pages, n_tokens: int, head_dim: int) -> F32:
         codes, step, low = self._unpack(pages, n_tokens, head_dim)
         heads = len(codes)
-        grouped = codes.reshape(heads, -1, GROUP_TOKENS, head_dim)
+        grouped = codes.reshape(heads, -1, self.group, head_dim)
         x = dequantize_groups(
             grouped, step.reshape(heads, -1, 1, head_dim), low.reshape(heads, -1, 1, head_dim)
         )
@@ -161,16 +173,16 @@ class KiviKeys(_Kivi):
 
 @dataclass(frozen=True)
 class KiviValues(_Kivi):
-    """Values per token: one step and minimum for every 32 channels of a token."""
+    """Values per token: one step and minimum for every ``group`` channels of a token."""
 
-    tags = CodecTags(same_bits=False)
+    tags = CodecTags(same_bits=False, min_max=True)
     _side = "value"
 
     def _affine_shape(self, head_dim: int) -> tuple[int, ...]:
-        return (self.page_tokens, head_dim // channel_group(head_dim))
+        return (self.page_tokens, head_dim // channel_group(head_dim, self.group))
 
     def _quantize(self, group: F32) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        per = channel_group(group.shape[-1])
+        per = channel_group(group.shape[-1], self.group)
         codes, step, low = quantize_groups(group.reshape(len(group), -1, per), self.bits, axis=2)
         return codes.reshape(group.shape), step, low
 
@@ -183,7 +195,7 @@ class KiviValues(_Kivi):
     def _sum(self, weights: F32, pages: Pages, n_tokens: int, head_dim: int) -> F32:
         heads, d = pages.layout.n_kv_heads, head_dim
         codes, step, low = self._unpack(pages, n_tokens, d)
-        per, tokens = channel_group(d), codes.shape[1]
+        per, tokens = channel_group(d, self.group), codes.shape[1]
         step, low = step.reshape(heads, tokens, -1), low.reshape(heads, tokens, -1)
         w = np.zeros((heads, len(weights) // heads, tokens), np.float32)
         w[:, :, :n_tokens] = weights.reshape(heads, -1, n_tokens)
@@ -198,7 +210,8 @@ class KiviValues(_Kivi):
     def decode(self, pages: Pages, n_tokens: int, head_dim: int) -> F32:
         codes, step, low = self._unpack(pages, n_tokens, head_dim)
         heads, tokens = codes.shape[:2]
-        grouped = codes.reshape(heads, tokens, head_dim // channel_group(head_dim), channel_group(head_dim))
-        per_group = (heads, tokens, head_dim // channel_group(head_dim), 1)
+        per = channel_group(head_dim, self.group)
+        grouped = codes.reshape(heads, tokens, head_dim // per, per)
+        per_group = (heads, tokens, head_dim // per, 1)
         x = dequantize_groups(grouped, step.reshape(per_group), low.reshape(per_group))
         return np.ascontiguousarray(np.swapaxes(x.reshape(heads, tokens, head_dim)[:, :n_tokens], 0, 1))

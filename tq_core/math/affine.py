@@ -27,3 +27,18 @@ def quantize_groups(x: F32, bits: int, axis: int) -> tuple[npt.NDArray[np.uint8]
 def dequantize_groups(codes: npt.NDArray[np.uint8], step: F16, low: F16) -> F32:
     """codes * step + minimum in float32."""
     return codes.astype(np.float32) * step.astype(np.float32) + low.astype(np.float32)
+
+
+def channel_groups(x: F32, group: int) -> F32:
+    """(..., head_dim) to (..., n_groups, group); a short last group repeats its last channel.
+
+    Repeating moves neither minimum nor maximum, which padding with zeros would.
+    """
+    pad = -x.shape[-1] % group
+    padded = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, pad)], mode="edge") if pad else x
+    return padded.reshape(*x.shape[:-1], -1, group)
+
+
+def joined(groups: npt.NDArray, head_dim: int) -> npt.NDArray:
+    """Inverse of channel_groups."""
+    return groups.reshape(*groups.shape[:-2], -1)[..., :head_dim]

@@ -34,11 +34,12 @@ def seed_files() -> list[Seed]:
     for name in arm_names():
         arm = get_arm(name) if name == "fp16" else get_arm(name, window=2, sinks=1)
         for n in LENGTHS:
-            shape = ModelShape(2 if n < PAGE_LENGTH else 1, 2, 1, 16)
+            d = arm.key_codec.tags.head_dim_step
+            shape = ModelShape(2 if n < PAGE_LENGTH else 1, 2, 1, d)
             cache = PagedCache(shape, arm, NumpyBackend())
             rng = np.random.default_rng(n)
             for layer in range(shape.n_layers):
-                keys, values = (rng.standard_normal((n, 1, 16)).astype(np.float32) for _ in range(2))
+                keys, values = (rng.standard_normal((n, 1, d)).astype(np.float32) for _ in range(2))
                 cache.append(layer, keys, values)
             identity = identify(
                 shape, arm, model_digest="m", tokenizer_digest="t", chat_template_digest="c", positions="p"

@@ -37,8 +37,16 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"key_bits": 2.5, "value_bits": 3.5, "arithmetic": "f32", "key_norm": "unbiased"},
         {"arithmetic": "fast", "key_centre": "page", "value_norm": "paper"},
     ],
-    "kivi-control": [{}, {"key_bits": 2, "value_bits": 4}, {"key_bits": 4, "value_bits": 2}],
-}
+    "kivi-control": [{}, {"key_bits": 2, "value_bits": 4}, {"key_bits": 4, "value_bits": 2}, {"group": 64}, {"group": 128}],
+    "int8": [{}],
+    "q8_0": [{}],
+    "q4_0": [{}],
+    "fp8": [{}, {"format": "e5m2"}],
+    "flexgen": [{}, {"group": 32}],
+    "quarot": [{}, {"key_bits": 8, "value_bits": 3, "zero": "integer"}, {"clip": 0.95}],
+    "spinquant": [{}],
+    "qserve": [{}, {"key_bits": 8, "symmetric": True}],
+}  # fmt: skip
 CODECS = {
     f"{name}{i}-{side}": getattr(get_arm(name, **options), f"{side}_codec")
     for name, variants in OPTIONS.items()

@@ -1,0 +1,44 @@
+"""Control: symmetric 8-bit integers with one float16 scale per token and KV head.
+
+code = round(x / scale), scale = max|x| / 127; 8 + 16 / head_dim bits per channel. Codes are taken against the stored
+scale, so that reconstruction uses what encoding used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tq_core.codecs.base import F32, Pages
+from tq_core.codecs.rows import KeySide, Parts, Rows, ValueSide, half_bytes, halves
+
+LARGEST = 127
+
+
+@dataclass(frozen=True)
+class _Int8(Rows):
+    name = "int8"
+
+    def group_bytes(self, head_dim: int) -> dict[str, int]:
+        return {"scales": 2, "codes": head_dim}
+
+    def encode(self, x: F32, pages: Pages, position: int | None) -> Parts:
+        raw = half_bytes(np.abs(x).max(axis=2, keepdims=True) / np.float32(LARGEST))
+        scale = halves(raw)
+        codes = np.rint(x / np.where(scale > 0, scale, np.float32(1)))
+        codes = np.where(scale > 0, np.clip(codes, -LARGEST, LARGEST), 0).astype(np.int8)
+        return {"scales": raw, "codes": codes.view(np.uint8)}
+
+    def expand(self, parts: Parts, head_dim: int, pages: Pages) -> F32:
+        return np.ascontiguousarray(parts["codes"]).view(np.int8) * halves(parts["scales"])
+
+
+@dataclass(frozen=True)
+class Int8Keys(KeySide, _Int8):
+    """Keys as int8."""
+
+
+@dataclass(frozen=True)
+class Int8Values(ValueSide, _Int8):
+    """Values as int8."""

@@ -22,6 +22,11 @@ MAGIC = b"TQPG"
 VERSION = 1
 # Numbers in stored pages: an entry is never changed or reused. 0 is left out, so that a zeroed page names no codec.
 CODEC_IDS = {"fp16": 1, "structured-turboquant": 2, "kivi": 3}
+# Methods that rotate or sketch.
+CODEC_IDS |= {
+    "structured-turboquant-two-rounds": 64, "turboquant-mse": 65, "turboquant-prod": 66, "eden": 67, "eden-exact": 68,
+    "rabitq": 69, "qjl": 70, "polarquant": 71, "turbovec": 72, "vllm-turboquant": 73, "aither-hybrid": 74,
+}  # fmt: skip
 _NAMES = {number: name for name, number in CODEC_IDS.items()}
 
 

@@ -19,29 +19,8 @@ from tq_core.kernels.backend import NumpyBackend
 # Reading the codes may round queries and weights to integers of 16 bits, or of 8 where a codec's arithmetic is
 # "fast"; relative to the norms that are multiplied.
 READ_TOLERANCE, FAST_TOLERANCE = 2e-5, 5e-3
-_CANDIDATES = (
-    2,
-    3,
-    4,
-    2.0,
-    2.5,
-    3.0,
-    3.5,
-    4.0,
-    1,
-    7,
-    "matched",
-    "min_mse",
-    "paper",
-    "exact",
-    "f32",
-    "fast",
-    "none",
-    "page",
-    "split",
-    "pair",
-)
-_CANDIDATES += (
+_CANDIDATES: tuple[Any, ...] = (
+    2, 3, 4, 2.0, 2.5, 3.0, 3.5, 4.0, 1, 7, "matched", "min_mse", "paper", "exact", "f32", "fast", "none", "page", "split", "pair",
     "haar", "structured", "sphere", "gauss", "unbiased", "gaussian", "orthogonal", "tq25", "tq35", "published", "repaired",
 )  # fmt: skip
 

@@ -65,10 +65,15 @@ def _turbo_two_rounds(
     key_norm: str = "matched",
     value_norm: str = "min_mse",
     arithmetic: str = "exact",
+    key_centre: str = "none",
 ) -> Arm:
     k, v = _seeds(seed)
     keys = TwoRoundKeys(
-        one_of("key_bits", key_bits, RATES), k, one_of("key_norm", key_norm, RULES), arithmetic
+        one_of("key_bits", key_bits, RATES),
+        k,
+        one_of("key_norm", key_norm, RULES),
+        arithmetic,
+        centre=key_centre,
     )
     values = TwoRoundValues(
         one_of("value_bits", value_bits, RATES), v, one_of("value_norm", value_norm, RULES), arithmetic
@@ -139,13 +144,14 @@ def _eden(
     key_norm: str = "unbiased",
     value_norm: str = "min_mse",
     arithmetic: str = "exact",
+    key_centre: str = "none",
 ) -> Arm:
     k, v = _seeds(seed)
     key_rule, value_rule = (
         one_of("key_norm", key_norm, EDEN_RULES),
         one_of("value_norm", value_norm, EDEN_RULES),
     )
-    keys = EdenKeys(one_of("key_bits", key_bits, RATES), k, key_rule, arithmetic)
+    keys = EdenKeys(one_of("key_bits", key_bits, RATES), k, key_rule, arithmetic, centre=key_centre)
     values = EdenValues(one_of("value_bits", value_bits, RATES), v, value_rule, arithmetic)
     return Arm("eden", keys, values, window, sinks)
 

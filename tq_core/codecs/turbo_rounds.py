@@ -55,7 +55,10 @@ class _Twice:
 
 @dataclass(frozen=True)
 class TwoRoundKeys(_Twice, TurboKeys):
-    """Keys; fields as TurboKeys."""
+    """Keys; fields as TurboKeys. A page's centre is a mean after the first round, and meets a query that is there too."""
+
+    def centre_query(self, queries: F32, scale: float) -> F32:
+        return super().centre_query(first_round(queries.shape[-1], self.seed).forward(queries), scale)
 
 
 @dataclass(frozen=True)

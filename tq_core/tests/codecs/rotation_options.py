@@ -9,7 +9,10 @@ ROTATION_OPTIONS: dict[str, list[dict[str, Any]]] = {
         {},
         {"key_bits": 1, "value_bits": 4, "key_norm": "unbiased", "rotation": "structured"},
     ],
-    "turbo-two-rounds": [{}, {"key_bits": 2, "key_norm": "unbiased", "arithmetic": "f32"}],
+    "turbo-two-rounds": [
+        {},
+        {"key_bits": 2, "key_norm": "unbiased", "arithmetic": "f32", "key_centre": "page"},
+    ],
     "turboquant-prod": [{}, {"key_bits": 4, "value_bits": 1, "sketch": "orthogonal"}],
     "structured-turbo-qjl": [{}, {"key_bits": 2, "value_bits": 2.5}],
     "qjl": [{}, {"ratio": 4, "outlier_ratio": 1, "outliers": 4, "value_bits": 4}],

@@ -141,6 +141,7 @@ def test_every_arm_attends_as_its_decoded_tokens_would(name: str) -> None:
         ("qjl", {"outliers": 16}, "outliers"),
         ("polarquant", {"seed": -1}, "seed"),
         ("eden", {"key_norm": "matched"}, "key_norm"),
+        ("eden", {"key_centre": "middle"}, "centre"),
         ("drive", {"key_bits": 2}, "options"),
         ("rabitq", {"value_norm": "paper"}, "value_norm"),
         ("turbovec", {"key_bits": 3}, "key_bits"),

@@ -24,6 +24,11 @@ VERSION = 1
 CODEC_IDS = {"fp16": 1, "structured-turboquant": 2, "kivi": 3, "pair-turboquant": 4}
 CODEC_IDS |= {"int8": 32, "q8_0": 33, "q4_0": 34, "fp8": 35, "flexgen": 36, "quarot": 37, "spinquant": 38}
 CODEC_IDS |= {"qserve": 39, "kvquant": 40, "offset": 41}
+# Methods that rotate or sketch.
+CODEC_IDS |= {
+    "structured-turboquant-two-rounds": 64, "turboquant-mse": 65, "turboquant-prod": 66, "eden": 67, "eden-exact": 68,
+    "rabitq": 69, "qjl": 70, "polarquant": 71, "turbovec": 72, "vllm-turboquant": 73, "aither-hybrid": 74,
+}  # fmt: skip
 _NAMES = {number: name for name, number in CODEC_IDS.items()}
 
 

@@ -14,6 +14,7 @@ from tq_core.codecs.arm import WINDOW, Arm, one_of
 from tq_core.codecs.fp16 import HalfKeys, HalfValues
 from tq_core.codecs.kivi import KIVI_BITS, KIVI_GROUPS, KiviKeys, KiviValues
 from tq_core.codecs.registry import Registry
+from tq_core.codecs.rotation_arms import ROTATION_ARMS
 from tq_core.codecs.turboquant import TurboKeys, TurboValues
 from tq_core.errors import CodecError, check
 from tq_core.math.books import RATES
@@ -89,7 +90,7 @@ _ARMS.register("fp16", _fp16)
 _ARMS.register("structured-turbo", _structured_turbo)
 _ARMS.register("pair-turbo", _pair_turbo)
 _ARMS.register("kivi-control", _kivi_control)
-for _name, _factory in AFFINE_ARMS.items():
+for _name, _factory in (*AFFINE_ARMS.items(), *ROTATION_ARMS.items()):
     _ARMS.register(_name, _factory)
 _ARMS.freeze()
 

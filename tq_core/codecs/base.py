@@ -34,6 +34,8 @@ class CodecTags:
     scale_free: bool = True  # four times the token is stored as the same codes
     min_max: bool = False  # even steps from a group's minimum to its maximum
     head_dim_step: int = HEAD_DIM_STEP  # head_dim is a multiple of it
+    read_tolerance: float = 0.0  # of scores and sums against decoded tokens; 0 takes the checks' own
+    known_failures: tuple[str, ...] = ()  # conformance checks that the method as published does not pass
 
 
 @dataclass(frozen=True)

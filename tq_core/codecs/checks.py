@@ -31,6 +31,7 @@ from tq_core.codecs.checklist import (
     check_touches_only_its_columns,
     check_zero_tokens,
 )
+from tq_core.codecs.checklist_bias import check_unbiased_scores
 from tq_core.codecs.checklist_extremes import check_extreme_tokens
 from tq_core.kernels.backend import Backend, get_backend
 
@@ -53,6 +54,8 @@ def yield_checks(codec: Any) -> Iterator[Check]:
         yield check_distortion_falls_with_bits
     if codec.flush_tokens > 1:
         yield check_refuses_partial_groups
+    if codec.tags.unbiased_scores:
+        yield check_unbiased_scores
     if codec.tags.same_bits:
         yield check_same_bits_as_numpy
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tq_core.codecs import checklist, checks
-from tq_core.codecs.base import Pages
+from tq_core.codecs import checklist, checklist_bias, checks
+from tq_core.codecs.base import CodecTags, Pages
 from tq_core.codecs.checkbench import Bench, CheckFailed
+from tq_core.codecs.eden import EdenKeys
 from tq_core.codecs.fp16 import HalfKeys, HalfValues
 from tq_core.codecs.kivi import KiviKeys
 from tq_core.codecs.turboquant import TurboKeys, TurboValues
@@ -128,6 +129,12 @@ class ForgetsAField(TurboKeys):
         )
 
 
+class ClaimsToBeUnbiased(TurboKeys):
+    """S = 1 shrinks."""
+
+    tags = CodecTags(unbiased_scores=True)
+
+
 FAULTS: list[tuple[Any, checks.Check]] = [
     (ShrinkingScores(), checklist.check_read_equals_decode),
     (WrongHeads(), checklist.check_read_equals_decode),
@@ -146,6 +153,7 @@ FAULTS: list[tuple[Any, checks.Check]] = [
     (DividesByTheRange(), checklist.check_constant_tokens),
     (AcceptsAnyHead(), checklist.check_refuses_other_head_sizes),
     (ForgetsAField(), checklist.check_identity_names_every_field),
+    (ClaimsToBeUnbiased(3, 1, "paper"), checklist_bias.check_unbiased_scores),
 ]
 
 
@@ -180,4 +188,6 @@ def test_tags_and_fields_choose_the_checks() -> None:
     assert checklist.check_distortion_falls_with_bits in turbo & kivi
     assert checklist.check_distortion_falls_with_bits not in half
     assert checklist.check_refuses_partial_groups in kivi - turbo
+    eden = set(checks.yield_checks(EdenKeys()))
+    assert checklist_bias.check_unbiased_scores in eden - turbo
     assert checklist.check_same_bits_as_numpy in (half & turbo) - kivi

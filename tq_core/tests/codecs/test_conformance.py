@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tq_core.codecs.arms import arm_names, get_arm
-from tq_core.codecs.checkbench import Bench
+from tq_core.codecs.checkbench import Bench, CheckFailed
 from tq_core.codecs.checklist import (
     READ_TOLERANCE,
     check_declared_bytes_are_the_real_ones,
@@ -19,6 +19,7 @@ from tq_core.codecs.checklist import (
 from tq_core.codecs.checks import Check, yield_checks
 from tq_core.errors import CodecError
 from tq_core.kernels.backend import NumpyBackend, available_backends, get_backend
+from tq_core.tests.codecs.rotation_options import ROTATION_OPTIONS
 
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "fp16": [{}],
@@ -47,6 +48,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "spinquant": [{}],
     "qserve": [{}, {"key_bits": 8, "symmetric": True}],
 }  # fmt: skip
+OPTIONS |= ROTATION_OPTIONS
 CODECS = {
     f"{name}{i}-{side}": getattr(get_arm(name, **options), f"{side}_codec")
     for name, variants in OPTIONS.items()
@@ -66,8 +68,13 @@ def test_every_arm_is_covered() -> None:
 
 @pytest.mark.parametrize("codec, check", CHECKED)
 def test_check(codec: Any, check: Check) -> None:
-    head_dim = 48 if codec.tags.head_dim_step == 16 else 64
-    check(Bench(codec, NumpyBackend(), head_dim, n_kv_heads=2, group=3))
+    small = codec.tags.head_dim_step == 16 and not codec.tags.known_failures  # which show at powers of two
+    try:
+        check(Bench(codec, NumpyBackend(), 48 if small else 64, n_kv_heads=2, group=3))
+    except CheckFailed as failure:
+        if check.__name__ not in codec.tags.known_failures:
+            raise
+        pytest.xfail(f"the method as published: {failure}")
 
 
 @pytest.mark.parametrize("head_dim", [*range(16, 257, 16), 576])

@@ -60,7 +60,7 @@ def few_cases(monkeypatch):
     """Few cases, and no known answers (test_planted_faults.py has them): each would compile every kernel."""
     right = {"status": "pass", "answers": 0, "note": ""}
     monkeypatch.setattr(parity_report, "known_answers", lambda backend: right)
-    chosen = [c for c in chosen_cases(quick=True) if c.kernel in ("rotate", "softmax", "encode_rows")][::3]
+    chosen = [c for c in chosen_cases(quick=True) if c.kernel in ("rotate", "softmax", "encode_rows")][::2]
     monkeypatch.setattr(parity_report, "chosen_cases", lambda quick: chosen)
 
 

@@ -16,7 +16,7 @@ from tq_core.kernels.hosts import HOSTS, host_statuses
 from tq_core.kernels.table import KERNELS
 from tq_core.kernels.wasm import WasmBackend
 from tq_core.kernels.wasm_selftest import known_answers, self_test
-from tq_core.math.books import BOOK_BITS
+from tq_core.math.books import BOOK_LEVELS, book_rows
 from wasm.build import build
 from wasm.recipe import Recipe
 
@@ -48,7 +48,8 @@ def test_every_kernel_of_the_table_has_a_case() -> None:
 
 def test_every_width_and_number_of_heads_per_pass_has_a_case() -> None:
     cases = [arguments for kernel, arguments, _ in known_answers() if kernel == "score_keys"]
-    assert {int(w) for arguments in cases for w in arguments["widths"]} == set(BOOK_BITS)
+    rows = {row for arguments in cases for row in book_rows(arguments["widths"])}
+    assert rows == set(range(len(BOOK_LEVELS)))
     groups = [len(arguments["query"]) // arguments["n_kv_heads"] for arguments in cases]
     heads_at_once = int(re.search(r"kHeadsAtOnce = (\d+)", (Recipe().include / "tq/base.h").read_text())[1])
     assert {min(heads_at_once, g - first) for g in groups for first in range(0, g, heads_at_once)} == set(

@@ -34,13 +34,17 @@ ARMS = {
     "kvquant": fitted("kvquant"),
     "kvquant2": fitted("kvquant", Rotary(), key_bits=2, value_bits=4),
     "kvquant-half": fitted("kvquant", HALF),
-    "turbo-offset": with_key_offset(get_arm("structured-turbo"), fit_offset(VECTORS + 4)),
+    "quarot-offset": with_key_offset(get_arm("quarot"), fit_offset(VECTORS + 4)),
     "turbo-bias": with_key_offset(get_arm("structured-turbo"), fit_offset(VECTORS + 4, HALF), HALF),
     "kivi-bias": with_key_offset(get_arm("kivi-control"), fit_offset(VECTORS + 4, Rotary()), Rotary()),
 }
-CODECS = {
-    f"{name}-{side}": getattr(arm, f"{side}_codec") for name, arm in ARMS.items() for side in ("key", "value")
-}
+SIDES = [
+    (name, side)
+    for name in ARMS
+    for side in ("key", "value")
+    if side == "key" or not name.endswith(("offset", "bias"))
+]
+CODECS = {f"{name}-{side}": getattr(ARMS[name], f"{side}_codec") for name, side in SIDES}
 CHECKED = [
     pytest.param(codec, check, id=f"{check.__name__[6:]}-{label}")
     for label, codec in CODECS.items()

@@ -109,6 +109,8 @@ class PagedCache(Lifecycle):
             PageStore(shape, *coded, *common, packed, arm.sinks, key_centres),
             PageStore(shape, *half, *common, everything, arm.sinks),
         )
+        # In a step of many tokens the old window stays until the step has happened: a little more than was reserved.
+        stores[2].pool.bounded = arm.window is not None
         super().__init__(shape, arm, stores, identity)
         self._scale = float(np.float32(1.0 / np.sqrt(shape.head_dim)))
         self._scratch_bytes = 0

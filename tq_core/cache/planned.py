@@ -51,11 +51,12 @@ def _recent_most(arm: Arm, rest: int, per: int) -> int:
     return max((_span(first, step, per) for first, step in zip(gone, steps)), default=0)
 
 
-def _capacity(reserved: int, most: int) -> int:
+def _capacity(reserved: int, most: int, bounded: bool) -> int:
     """Pages of a pool that began with ``reserved`` and had to supply ``most``: asked of the pool, with pages of a byte."""
     if most <= reserved:
         return reserved
     pool = PagePool(1, reserved)
+    pool.bounded = bounded
     while pool.in_use < most:
         pool.allocate()
     return pool.capacity
@@ -136,7 +137,10 @@ def planned(shape: ModelShape, arm: Arm, n_tokens: int, reserve: bool = True) ->
         for name, store in (("packed", layout), ("sinks", half), ("recent", half)):
             in_use = layers * pages[name]
             set_aside = layers * -(-wanted[name] // store.page_tokens)
-            held = _capacity(set_aside, in_use + extra if name == "recent" else in_use)
+            window = name == "recent"
+            held = _capacity(
+                set_aside, in_use + extra if window else in_use, window and arm.window is not None
+            )
             lines["idle pages"] += (held - in_use) * store.page_bytes
             capacity += held - in_use
     lines["block tables"] += ENTRY_BYTES * capacity  # a reference count for every page of the pools

@@ -39,6 +39,7 @@ class PagePool:
         self.page_bytes, self._backend = page_bytes, backend
         # Pages and their reference counts, replaced together by one assignment.
         self._memory = (buffers.allocate(backend, page_bytes * reserve), np.zeros(reserve, np.uint32))
+        self.bounded = False
         self.growth_events = 0
         self.high_water = 0
         self._free = list(range(reserve))  # a heap
@@ -76,14 +77,17 @@ class PagePool:
         return self.buffer.nbytes + self.references.nbytes
 
     def reserve(self, free_pages: int) -> None:
-        """Make sure that ``free_pages`` can be allocated without growing; at least doubles when it grows.
+        """Make sure that ``free_pages`` can be allocated without growing; doubles when it grows, or more.
+
+        A ``bounded`` pool grows by an eighth: what it needs depends on a window, not on the length of the history.
 
         MemoryError leaves the pool as it was.
         """
         if free_pages > len(self._free) and self._orphaned:
             self.recount()
         missing, old = free_pages - len(self._free), self.capacity
-        new = max(old + missing, 2 * old) if missing > 0 else old
+        spare = old // 8 if self.bounded else old
+        new = old + max(missing, spare) if missing > 0 else old
         if new == old and not self._memory[0].lost:
             return
         grown, counts = buffers.allocate(self._backend, new * self.page_bytes), np.zeros(new, np.uint32)

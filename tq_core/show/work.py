@@ -74,7 +74,8 @@ class Work:
         space: Any, kernel: str, arguments: dict[str, Any], table: npt.NDArray[np.uint32]
     ) -> tuple[Any, tuple[Any, ...]]:
         bound = bind(kernel, {**arguments, "pages": table} if "pages" in arguments else arguments)
-        return getattr(space, kernel), (*bound.arrays, *bound.sizes, *bound.scalars)
+        arrays = [a if a.size else np.zeros(1, a.dtype) for a in bound.arrays]  # cppyy refuses empty ones
+        return getattr(space, kernel), (*arrays, *bound.sizes, *bound.scalars)
 
 
 def _turn(data: PageSet, side: str, x: F32, y: F32) -> tuple[str, dict[str, Any]]:
@@ -84,7 +85,9 @@ def _turn(data: PageSet, side: str, x: F32, y: F32) -> tuple[str, dict[str, Any]
 
 
 def _stored(data: PageSet, side: str) -> dict[str, Any]:
+    centre = {"centre_query": np.zeros((len(data.queries), 0), np.float32)} if side == "key" else {}
     return {
+        **centre,
         "widths": data.widths(side), "levels": data.books.levels, "book_scale": data.books.scale,
         "pages": data.tables[0], "layout": data.layout.words, "pool": data.pool,
         "n_kv_heads": data.shape.n_kv_heads, "n_tokens": data.tokens, "offset": 0,
@@ -158,7 +161,16 @@ def _finish(data: PageSet, peaks: F32, totals: F32, out: F32, y: F32) -> Calls:
     plain = np.empty((1, *out.shape), np.float32)
     return (
         _turn(data, "value", out, plain[0]),
-        ("merge_states", {"peaks": peaks, "totals": totals, "outs": plain, "y": y}),
+        (
+            "merge_states",
+            {
+                "peaks": peaks,
+                "totals": totals,
+                "outs": plain,
+                "sink": np.zeros((0, len(y)), np.float32),
+                "y": y,
+            },
+        ),
     )
 
 
@@ -188,7 +200,7 @@ def fused_step(data: PageSet, fast: bool = False, n_tokens: int | None = None) -
     stored = {name: v for name, v in _stored(data, "key").items() if name not in ("widths", "offset")}
     stored |= {f"{side}_widths": data.widths(side) for side in ("key", "value")}
     state = {"peak": peaks[0], "total": totals[0], "out": out}
-    count = {"n_tokens": data.tokens if n_tokens is None else n_tokens, "small": int(fast)}
+    count = {"n_tokens": data.tokens if n_tokens is None else n_tokens, "first": 0, "small": int(fast)}
     attend = ("attend_packed", {**stored, **made, **state, **count})
     resets = ((peaks, np.full_like(peaks, -np.inf)), *_zeroed(totals, out))
     return Work((*calls, attend, *_finish(data, peaks, totals, out, y)), y, resets, data.tables)

@@ -163,7 +163,8 @@ def overhead_entries(world: World, target: str) -> list[Entry]:
         "n_kv_heads": world.shape.n_kv_heads, "n_tokens": 0, "first": 0, "small": 0,
     }  # fmt: skip
     bound = bind("attend_packed", arguments)
-    raw, fixed = getattr(load_kernels(), target).attend_packed, (*bound.arrays, *bound.sizes, *bound.scalars)
+    arrays = [a if a.size else np.zeros(1, a.dtype) for a in bound.arrays]  # cppyy refuses empty ones
+    raw, fixed = getattr(load_kernels(), target).attend_packed, (*arrays, *bound.sizes, *bound.scalars)
     backend = NativeBackend(target)
 
     def bare(calls: int) -> None:

@@ -107,7 +107,7 @@ def test_a_fault_is_found_and_told_with_kernel_sizes_and_index() -> None:
         assert not found, found
 
     with pytest.raises(
-        AssertionError, match=r"score_keys [\d.x]+x129, .* on one-short: scores\[0, 131\]: expected"
+        AssertionError, match=r"score_keys [\d.x]+x129x\d, .* on one-short: scores\[0, 131\]: expected"
     ):
         compare_faulty()
 

@@ -89,8 +89,8 @@ def test_kernels_that_use_an_index_twice_are_refused_on_the_engine_that_overwrit
         pytest.skip(f"not exercised: {found.reason}")
     shutil.copytree(Recipe().include, tmp_path / "cpp")
     header = tmp_path / "cpp" / "tq" / "simd" / "wasm128.h"
-    planted, n = re.subn(r"wasm_i8x16_swizzle\((\w+, )", r"twice(\1", header.read_text())
-    assert n == 4
+    planted, n = re.subn(r"wasm_i8x16_swizzle\(", "twice(", header.read_text())
+    assert n == 1
     header.write_text(TWICE + planted)
     recipe = Recipe(out=tmp_path / "out", include=tmp_path / "cpp")
     build(recipe)

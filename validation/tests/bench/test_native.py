@@ -96,6 +96,7 @@ def test_a_repeated_kernel_walks_through_the_layers() -> None:
         pages[row, 64:] = layer  # scales and codes that differ from layer to layer
     scores = np.zeros((9, 128), np.float32)
     arguments = {"query": np.ones((9, 64), np.int16), "step": np.ones(9, np.float32), "scores": scores}
+    arguments["centre_query"] = np.zeros((9, 0), np.float32)
     stored = {k: v for k, v in world.stored("key").items() if k != "pages"}
     burst = repeated("score_keys", "scalar", world.tables, **arguments, **stored)
     seen = []

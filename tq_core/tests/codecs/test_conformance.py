@@ -55,8 +55,17 @@ CODECS = {
     for i, options in enumerate(variants)
     for side in ("key", "value")
 }
+# The quick run checks one form of each arm that has kernels; all forms of all arms are left to the whole suite.
+QUICK = ("fp16", "structured-turbo", "pair-turbo", "kivi-control")
+
+
+def _marks(label: str, check: Check) -> list[Any]:
+    quick = label[:-1].rsplit("0-", 1)[0] in QUICK and check.__name__ != "check_erase"
+    return [] if quick else [pytest.mark.slow]
+
+
 CHECKED = [
-    pytest.param(codec, check, id=f"{check.__name__[6:]}-{label}")
+    pytest.param(codec, check, id=f"{check.__name__[6:]}-{label}", marks=_marks(label, check))
     for label, codec in CODECS.items()
     for check in yield_checks(codec)
 ]
@@ -78,7 +87,9 @@ def test_check(codec: Any, check: Check) -> None:
 
 
 @pytest.mark.parametrize("head_dim", [*range(16, 257, 16), 576])
-@pytest.mark.parametrize("name", arm_names())
+@pytest.mark.parametrize(
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in arm_names()]
+)
 def test_every_head_size(name: str, head_dim: int) -> None:
     """80, 96, 112 and 160 included: no size needs padding, whatever the number of heads."""
     for codec in (get_arm(name).key_codec, get_arm(name).value_codec):

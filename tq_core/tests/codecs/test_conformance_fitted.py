@@ -18,6 +18,8 @@ from tq_core.kernels.backend import NumpyBackend
 from tq_core.math.rotary import Rotary
 from tq_core.tests.codecs.measure import gaussian
 
+pytestmark = pytest.mark.slow
+
 HEADS, HEAD_DIM = 2, 64
 VECTORS = 3 * gaussian(300, HEADS, HEAD_DIM)[None]
 HALF = Rotary(500000.0, "half")

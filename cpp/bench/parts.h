@@ -5,8 +5,34 @@
 #include <thread>
 #include <utility>
 #include <vector>
+#if defined(__linux__)
+#include <pthread.h>
+#include <sched.h>
+#endif
 
 namespace tq_bench {
+
+// While it lives, the calling thread stays on the part-th of the CPUs that it may use: a new thread otherwise begins on
+// its parent's, and a burst can be over before the scheduler moves it.
+class OwnCpu {
+ public:
+#if defined(__linux__)
+  explicit OwnCpu(uint32_t part) {
+    pthread_getaffinity_np(pthread_self(), sizeof before_, &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+      if (CPU_ISSET(cpu, &before_) && part-- == 0) CPU_SET(cpu, &one);
+    if (CPU_COUNT(&one)) pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+  }
+  ~OwnCpu() { pthread_setaffinity_np(pthread_self(), sizeof before_, &before_); }
+
+ private:
+  cpu_set_t before_;
+#else
+  explicit OwnCpu(uint32_t) {}
+#endif
+};
 
 inline void relax(uint32_t& spins) {
 #if defined(__x86_64__)
@@ -19,7 +45,12 @@ inline void relax(uint32_t& spins) {
 template <class Work>
 void run_parts(uint32_t parts, const Work& work) {
   std::vector<std::thread> helpers;
-  for (uint32_t part = 1; part < parts; ++part) helpers.emplace_back([&work, part] { work(part); });
+  for (uint32_t part = 1; part < parts; ++part)
+    helpers.emplace_back([&work, part] {
+      const OwnCpu here(part);
+      work(part);
+    });
+  const OwnCpu here(0);
   work(0);
   for (auto& helper : helpers) helper.join();
 }

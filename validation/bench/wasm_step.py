@@ -30,6 +30,8 @@ from validation.bench.timing import Timed
 from validation.bench.world import World
 
 NODE_SCRIPT = Path(__file__).with_name("node_step.mjs")
+# The optimising compiler from the first call on: left to itself, V8 takes seconds of running to get there.
+NODE_FLAGS = ("--no-liftoff", "--no-wasm-lazy-compilation")
 Operation = list[Any]
 Missing = tuple[str, str, str]
 
@@ -167,7 +169,7 @@ class NodeContestant:
             raise BackendError("node: not installed")
         module = module_dir() / f"tq_{target}.wasm"
         read_module(target, False, module_dir(), KERNELS)
-        self._child = LineProcess("node", [node, str(NODE_SCRIPT)], dict(os.environ))
+        self._child = LineProcess("node", [node, *NODE_FLAGS, str(NODE_SCRIPT)], dict(os.environ))
         hello = self._child.ask({"op": "load", "module": str(module)})
         self.version, made = hello["version"], program(world, int(hello["heap_base"]))
         with tempfile.TemporaryDirectory() as folder:

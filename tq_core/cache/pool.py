@@ -19,6 +19,7 @@ from tq_core.kernels import buffers
 from tq_core.kernels.backend import Backend
 
 U32 = npt.NDArray[np.uint32]
+SMALL = 16  # pages; a pool of fewer doubles in any case
 
 
 class Holder(Protocol):
@@ -79,14 +80,15 @@ class PagePool:
     def reserve(self, free_pages: int) -> None:
         """Make sure that ``free_pages`` can be allocated without growing; doubles when it grows, or more.
 
-        A ``bounded`` pool grows by an eighth: what it needs depends on a window, not on the length of the history.
+        A ``bounded`` pool of SMALL pages or more grows by an eighth: what it needs depends on a window, not on the length
+        of the history.
 
         MemoryError leaves the pool as it was.
         """
         if free_pages > len(self._free) and self._orphaned:
             self.recount()
         missing, old = free_pages - len(self._free), self.capacity
-        spare = old // 8 if self.bounded else old
+        spare = old // 8 if self.bounded and old >= SMALL else old
         new = old + max(missing, spare) if missing > 0 else old
         if new == old and not self._memory[0].lost:
             return

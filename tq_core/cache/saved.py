@@ -15,6 +15,7 @@ from tq_core.cache.page import seal
 from tq_core.cache.paged_cache import PagedCache
 from tq_core.cache.saved_format import STORES, Image, Layer, Store, sequence_length
 from tq_core.cache.saved_read import parse
+from tq_core.cache.saved_store import adopt_pages, export_layer
 from tq_core.cache.saved_write import chunks
 from tq_core.cache.store import PageStore
 from tq_core.codecs.arms import Arm
@@ -103,7 +104,7 @@ def cache_of(image: Image, expected: CacheIdentity, arm: Arm, backend: Backend |
         check(got == wanted, f"{name} pages", f"(bytes, tokens) {wanted}", got, CacheFileError)
     for name, store in zip(STORES, image.stores):
         states = [(s.first, s.end, s.dropped, s.position, s.valid) for s in store.layers]
-        cache.stores[name].adopt(store.pages, store.tables(), states)
+        adopt_pages(cache.stores[name], store.pages, store.tables(), states)
     return cache
 
 
@@ -122,7 +123,7 @@ def _checked(
 def _store_image(store: PageStore, shape: ModelShape) -> Store:
     layers, pages = [], []
     for layer in range(shape.n_layers):
-        table, state = store.export(layer)
+        table, state = export_layer(store, layer)
         layers.append(Layer(len(table), *state))
         pages += [store.pool.page(int(index)).copy() for index in table]
     for page in pages:

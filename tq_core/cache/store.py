@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from tq_core.cache.block_table import BlockTable
 from tq_core.cache.centres import centred_digest
 from tq_core.cache.layer_pages import LayerPages, Mark, Step
 from tq_core.cache.page import header_of, write_used
@@ -265,37 +264,3 @@ class PageStore:
         for table in other.tables:
             self.pool.share(table)
         return other
-
-    def export(self, layer: int) -> tuple[U32, tuple[int, int, int, int, int]]:
-        """What a saved cache needs of a layer: its pages, and (first, end, dropped pages, position of slot 0, valid).
-
-        valid: position of the first slot of these pages that was written, live or not.
-        """
-        state = self.layers[layer]
-        valid = max(state.valid, state.position)
-        return state.table.view().copy(), (state.first, state.end, state.table.head, state.position, valid)
-
-    def adopt(
-        self,
-        pages: npt.NDArray[np.uint8],
-        tables: Sequence[U32],
-        states: Sequence[tuple[int, int, int, int, int]],
-    ) -> None:
-        """Take copies of verified pages (n_pages, page_bytes) into an empty store; the inverse of ``export``.
-
-        Raises ValueRangeError when the store holds pages.
-        """
-        check(self.pool.in_use == 0, "store", "an empty one", f"{self.pool.in_use} pages", ValueRangeError)
-        self.pool.reserve(len(pages))
-        per = self.layout.page_tokens
-        for layer, (entries, (first, end, dropped, position, valid)) in enumerate(zip(tables, states)):
-            table = BlockTable(dropped)
-            for i, theirs in enumerate(entries):
-                table.make_room(table.head)
-                mine = self.pool.allocate()
-                self.pool.page(mine)[:] = pages[theirs]
-                # A page that is not full is not sealed in memory.
-                write_used(self.pool.page(mine), min(per, end - i * per))
-                table.put(table.end, mine)
-                table.end += 1
-            self.layers[layer] = LayerPages(position, valid, first, end, table)

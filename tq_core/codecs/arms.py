@@ -15,65 +15,12 @@ from tq_core.codecs.fp16 import HalfKeys, HalfValues
 from tq_core.codecs.kivi import KIVI_BITS, KIVI_GROUPS, KiviKeys, KiviValues
 from tq_core.codecs.registry import Registry
 from tq_core.codecs.rotation_arms import ROTATION_ARMS
-from tq_core.codecs.turboquant import TurboKeys, TurboValues
+from tq_core.codecs.turbo_arms import TURBO_ARMS
 from tq_core.errors import CodecError, check
-from tq_core.math.books import RATES
-from tq_core.math.prng import check_seed
-from tq_core.math.quantize import NormMode
 
 
 def _fp16(sinks: int = 0) -> Arm:
     return Arm("fp16", HalfKeys(), HalfValues(), None, sinks)
-
-
-def _turbo(
-    name: str,
-    code: str,
-    bits: tuple[float, float],
-    policy: tuple[int, int],
-    seed: int,
-    norms: tuple[str, str],
-    arithmetic: str,
-    key_centre: str,
-) -> Arm:
-    """Structured TurboQuant on both sides; the values' rotation has the seed after the keys'."""
-    check_seed(seed)
-    rules = tuple(NormMode.__members__)
-    key_rule, value_rule = one_of("key_norm", norms[0], rules), one_of("value_norm", norms[1], rules)
-    key_bits, value_bits = one_of("key_bits", bits[0], RATES), one_of("value_bits", bits[1], RATES)
-    keys = TurboKeys(key_bits, int(seed), key_rule, arithmetic, code, key_centre)
-    values = TurboValues(value_bits, (int(seed) + 1) % 2**64, value_rule, arithmetic, code)
-    return Arm(name, keys, values, *policy)
-
-
-def _structured_turbo(
-    key_bits: float = 3.5,
-    value_bits: float = 3.0,
-    window: int = WINDOW,
-    sinks: int = 0,
-    seed: int = 1,
-    key_norm: str = "matched",
-    value_norm: str = "min_mse",
-    arithmetic: str = "exact",
-    key_centre: str = "none",
-) -> Arm:
-    bits, norms = (key_bits, value_bits), (key_norm, value_norm)
-    return _turbo("structured-turbo", "split", bits, (window, sinks), seed, norms, arithmetic, key_centre)
-
-
-def _pair_turbo(
-    key_bits: float = 3.5,
-    value_bits: float = 2.5,
-    window: int = WINDOW,
-    sinks: int = 0,
-    seed: int = 1,
-    key_norm: str = "matched",
-    value_norm: str = "min_mse",
-    arithmetic: str = "exact",
-    key_centre: str = "none",
-) -> Arm:
-    bits, norms = (key_bits, value_bits), (key_norm, value_norm)
-    return _turbo("pair-turbo", "pair", bits, (window, sinks), seed, norms, arithmetic, key_centre)
 
 
 def _kivi_control(
@@ -87,8 +34,8 @@ def _kivi_control(
 
 _ARMS: Registry[Arm] = Registry("arm")
 _ARMS.register("fp16", _fp16)
-_ARMS.register("structured-turbo", _structured_turbo)
-_ARMS.register("pair-turbo", _pair_turbo)
+for _name, _factory in TURBO_ARMS.items():
+    _ARMS.register(_name, _factory)
 _ARMS.register("kivi-control", _kivi_control)
 for _name, _factory in (*AFFINE_ARMS.items(), *ROTATION_ARMS.items()):
     _ARMS.register(_name, _factory)

@@ -6,27 +6,19 @@ A check takes a ``Bench``, returns nothing, and raises ``CheckFailed`` with expe
 from __future__ import annotations
 
 import json
-from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from dataclasses import fields, replace
 
 import numpy as np
 
 from tq_core.codecs.base import describe
 from tq_core.codecs.checkbench import Bench, CheckFailed
+from tq_core.codecs.variants import variants
 from tq_core.errors import TqError
 from tq_core.kernels.backend import NumpyBackend
 
 # Reading the codes may round queries and weights to integers of 16 bits, or of 8 where a codec's arithmetic is
 # "fast"; relative to the norms that are multiplied.
 READ_TOLERANCE, FAST_TOLERANCE = 2e-5, 5e-3
-_CANDIDATES: tuple[Any, ...] = (
-    2, 3, 4, 2.0, 2.5, 3.0, 3.5, 4.0, 1, 7, "matched", "min_mse", "paper", "exact", "f32", "fast", "none", "page", "split",
-    "pair", "haar", "structured", "sphere", "gauss", "unbiased", "gaussian", "orthogonal", "tq25", "tq35", "published",
-    "repaired",
-)  # fmt: skip
-_MORE_CANDIDATES = (
-    8, 32, 64, 0.95, 0.999, True, False, "float", "integer", "e4m3", "e5m2", "adjacent", "half",
-)  # fmt: skip
 
 
 def _expect(ok: bool, bench: Bench, expected: str, got: object) -> None:
@@ -35,22 +27,6 @@ def _expect(ok: bool, bench: Bench, expected: str, got: object) -> None:
         raise CheckFailed(
             f"{bench.codec} ({side}, head_dim {bench.head_dim}): expected {expected}, got {got}"
         )
-
-
-def _variants(codec: Any, field: str) -> list[Any]:
-    """The codec with every other value of one field that its constructor accepts."""
-    out: list[Any] = []
-    present = getattr(codec, field)
-    inner = _variants(present, fields(present)[0].name) if is_dataclass(present) else []
-    made = present.variants() if hasattr(present, "variants") else []
-    for value in (*_CANDIDATES, *_MORE_CANDIDATES, *inner, *made):
-        try:
-            other = replace(codec, **{field: value})
-        except (TqError, TypeError):
-            continue
-        if other not in [codec, *out]:
-            out.append(other)
-    return out
 
 
 def check_shapes_and_dtypes(bench: Bench) -> None:
@@ -198,7 +174,7 @@ def check_distortion_falls_with_bits(bench: Bench) -> None:
     Even steps over a group's whole range lie above that, the more the larger the group: they get twice the limit.
     """
     errors = {}
-    for codec in [bench.codec, *_variants(bench.codec, "bits")]:
+    for codec in [bench.codec, *variants(bench.codec, "bits")]:
         other = replace(bench, codec=codec)
         n = max(64, int(codec.flush_tokens))
         x = other.tokens(n).astype(np.float64)
@@ -251,7 +227,7 @@ def check_identity_names_every_field(bench: Bench) -> None:
     """Another value of any field is another identity, and the identity is plain JSON."""
     mine = json.dumps(describe(bench.codec), sort_keys=True)
     for field in fields(bench.codec):
-        others = _variants(bench.codec, field.name)
+        others = variants(bench.codec, field.name)
         if not others and getattr(bench.codec, field.name) is None:
             continue  # an option such as a calibration, which a check cannot invent
         _expect(bool(others), bench, f"a field {field.name} that takes another value", "none")

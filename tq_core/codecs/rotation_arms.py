@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 from tq_core.codecs.aither import MODES, VERSIONS, AitherKeys, AitherValues
 from tq_core.codecs.arm import WINDOW, Arm, one_of
-from tq_core.codecs.eden import EDEN_RULES, EdenKeys, EdenValues, ExactEdenKeys, ExactEdenValues
+from tq_core.codecs.eden import EDEN_RULES, ExactEdenKeys, ExactEdenValues
 from tq_core.codecs.kivi import KIVI_BITS, KiviValues
 from tq_core.codecs.polarquant import PolarKeys, PolarValues
 from tq_core.codecs.qjl import OUTLIERS, RATIOS, QjlKeys
 from tq_core.codecs.rabitq import RABITQ_BITS, RaBitQKeys, RaBitQValues
-from tq_core.codecs.turbo_rounds import TwoRoundKeys, TwoRoundValues
+from tq_core.codecs.turbo_arms import RULES, TURBO_VARIANTS
 from tq_core.codecs.turboquant import TurboValues
 from tq_core.codecs.turboquant_mse import MSE_BITS, MseKeys, MseValues
 from tq_core.codecs.turboquant_prod import CODE_BITS, ProdKeys
@@ -24,9 +24,7 @@ from tq_core.codecs.vllm_turbo import PRESETS, VllmTurboKeys, VllmTurboValues
 from tq_core.math.books import RATES
 from tq_core.math.maps import ROTATIONS
 from tq_core.math.prng import check_seed
-from tq_core.math.quantize import NormMode
 
-RULES = tuple(NormMode.__members__)
 TOTAL_BITS = tuple(b + 1 for b in CODE_BITS)
 
 
@@ -54,31 +52,6 @@ def _turboquant_mse(
         one_of("value_bits", value_bits, MSE_BITS), v, turn, "sphere", one_of("value_norm", value_norm, RULES)
     )
     return Arm("turboquant-mse", keys, values, window, sinks)
-
-
-def _turbo_two_rounds(
-    key_bits: float = 3.5,
-    value_bits: float = 3.0,
-    window: int = WINDOW,
-    sinks: int = 0,
-    seed: int = 1,
-    key_norm: str = "matched",
-    value_norm: str = "min_mse",
-    arithmetic: str = "exact",
-    key_centre: str = "none",
-) -> Arm:
-    k, v = _seeds(seed)
-    keys = TwoRoundKeys(
-        one_of("key_bits", key_bits, RATES),
-        k,
-        one_of("key_norm", key_norm, RULES),
-        arithmetic,
-        centre=key_centre,
-    )
-    values = TwoRoundValues(
-        one_of("value_bits", value_bits, RATES), v, one_of("value_norm", value_norm, RULES), arithmetic
-    )
-    return Arm("turbo-two-rounds", keys, values, window, sinks)
 
 
 def _turboquant_prod(
@@ -133,27 +106,6 @@ def _qjl(
 def _polarquant(window: int = WINDOW, sinks: int = 0, seed: int = 1, rotation: str = "haar") -> Arm:
     (k, v), turn = _seeds(seed), one_of("rotation", rotation, ROTATIONS)
     return Arm("polarquant", PolarKeys(k, turn), PolarValues(v, turn), window, sinks)
-
-
-def _eden(
-    key_bits: float = 3.5,
-    value_bits: float = 3.0,
-    window: int = WINDOW,
-    sinks: int = 0,
-    seed: int = 1,
-    key_norm: str = "unbiased",
-    value_norm: str = "min_mse",
-    arithmetic: str = "exact",
-    key_centre: str = "none",
-) -> Arm:
-    k, v = _seeds(seed)
-    key_rule, value_rule = (
-        one_of("key_norm", key_norm, EDEN_RULES),
-        one_of("value_norm", value_norm, EDEN_RULES),
-    )
-    keys = EdenKeys(one_of("key_bits", key_bits, RATES), k, key_rule, arithmetic, centre=key_centre)
-    values = EdenValues(one_of("value_bits", value_bits, RATES), v, value_rule, arithmetic)
-    return Arm("eden", keys, values, window, sinks)
 
 
 def _drive(
@@ -213,12 +165,12 @@ def _aither_hybrid(
 
 ROTATION_ARMS: dict[str, Callable[..., Arm]] = {
     "turboquant-mse": _turboquant_mse,
-    "turbo-two-rounds": _turbo_two_rounds,
+    "turbo-two-rounds": TURBO_VARIANTS["turbo-two-rounds"],
     "turboquant-prod": _turboquant_prod,
     "structured-turbo-qjl": _structured_turbo_qjl,
     "qjl": _qjl,
     "polarquant": _polarquant,
-    "eden": _eden,
+    "eden": TURBO_VARIANTS["eden"],
     "drive": _drive,
     "rabitq": _rabitq,
     "turbovec": _turbovec,

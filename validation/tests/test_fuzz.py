@@ -29,6 +29,7 @@ def test_the_seeded_share_finds_nothing() -> None:
     assert "0 findings" in report.text()
 
 
+@pytest.mark.slow
 def test_a_run_repeats() -> None:
     first, second = loop.run(150, seed=3).as_dict(), loop.run(150, seed=3).as_dict()
     assert {**first, "seconds": 0} == {**second, "seconds": 0}
@@ -50,6 +51,7 @@ def _believe_all_but(part: str) -> Any:
     return need
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "owner, name, fault",
     [

@@ -156,6 +156,17 @@ def _bad(case: str, a: dict[str, Any]) -> dict[str, Any]:
     return {**a, **changed[case]}
 
 
+@pytest.fixture(scope="module")
+def good_call() -> dict[str, Any]:
+    """Arguments that nothing is wrong with, but no backend."""
+    made, caches, queries = world("structured-turbo", NumpyBackend())
+    packed = shared(caches, "packed", 4)
+    return {
+        "queries": queries, "pool": packed.pool, "block_tables": packed.block_tables, "context_lens": packed.counts,
+        "keys": made.key_codec, "values": made.value_codec, "n_kv_heads": 2, "recent": shared(caches, "recent", 4),
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "case, error, words",
     [
@@ -188,14 +199,9 @@ def _bad(case: str, a: dict[str, Any]) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_bad_arguments_are_refused_before_any_kernel_runs(
-    case: str, error: type[TqError], words: str
+    case: str, error: type[TqError], words: str, good_call: dict[str, Any]
 ) -> None:
-    made, caches, queries = world("structured-turbo", NumpyBackend())
-    packed = shared(caches, "packed", 4)
-    good = {
-        "queries": queries, "pool": packed.pool, "block_tables": packed.block_tables, "context_lens": packed.counts,
-        "keys": made.key_codec, "values": made.value_codec, "n_kv_heads": 2, "recent": shared(caches, "recent", 4),
-    }  # fmt: skip
+    good = dict(good_call)
     with pytest.raises(AssertionError, match="rotate|attend_half"):  # the good call does reach the backend
         paged_attention(**good, backend=_Untouched())
     with pytest.raises(error, match=words):

@@ -52,6 +52,7 @@ def worst(kind: str, size: float, arithmetic: str = "exact") -> float:
     return float(np.abs(softmax_free).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arithmetic", ["exact", "f32", "fast"])
 @pytest.mark.parametrize("kind", ["page", "static"])
 def test_an_offset_of_all_keys_costs_no_accuracy(kind: str, arithmetic: str) -> None:

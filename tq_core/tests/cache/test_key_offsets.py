@@ -86,6 +86,7 @@ def part_errors(
     return dict(zip(("sinks", "packed", "recent"), cuts))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("layer", [0, 1])
 def test_parts_are_on_one_scale(name: str, layer: int) -> None:

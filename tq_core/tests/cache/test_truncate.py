@@ -96,7 +96,9 @@ def test_without_a_checkpoint_it_is_exact_while_no_token_left_the_window(
 
 
 @pytest.mark.parametrize("back", [1, 30, 33, 64, 65, 97, 140, 190, 229, 230])
-@pytest.mark.parametrize("name", ["structured-turbo", "kivi-control", "paged-halves"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("structured-turbo", marks=pytest.mark.slow), "kivi-control", "paged-halves"]
+)
 def test_rows_that_are_gone_stay_packed(name: str, back: int) -> None:
     """The window is shorter; every kept token reads as before; when it is full again, bytes are as without."""
     n, options = 230, {"window": 40, "sinks": 2}

@@ -31,6 +31,7 @@ RULES: dict[str, list[tuple[float, float]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("rule", RULES)
 def test_error_and_slope_under_every_rule(rule: str, bits: int) -> None:

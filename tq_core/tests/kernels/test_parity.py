@@ -21,10 +21,14 @@ CHECKER = ParityChecker()
 
 def _backends() -> list:
     """Every backend that runs here, and the slow ones even where they do not: that must show as a skip."""
-    # `make check` leaves out the backends that take longest; `make test` has them all.
+    # `make check` leaves out the backends that take longest, and of the native ones takes the widest; `make test` has
+    # them all.
+    native_names = [
+        s.name for s in backend_statuses() if s.name.startswith("native-") and s.available and not s.slow
+    ]
     long = {
         s.name for s in backend_statuses() if s.slow or s.name.startswith("wasm-scalar") or "sdk" in s.name
-    }
+    } | set(native_names[:-1])
     marks = {s.name: [pytest.mark.slow] if s.name in long else [] for s in backend_statuses()}
     for s in backend_statuses():
         if s.slow and not s.available:

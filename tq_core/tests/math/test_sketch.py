@@ -37,6 +37,7 @@ def test_the_gaussian_constant_is_too_large_for_orthogonal_rows(d: int, excess: 
     assert ratio - 1 == pytest.approx(excess, rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gaussian", "orthogonal", "structured"])
 @pytest.mark.parametrize("cosine", [0.0, 0.5, 0.95])
 def test_unbiased_with_the_promised_variance(kind: str, cosine: float) -> None:

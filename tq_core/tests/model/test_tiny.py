@@ -91,6 +91,7 @@ def reference_logits() -> dict[str, np.ndarray]:
 
 
 @pytest.mark.kernels
+@pytest.mark.slow  # compiles the kernels of each target
 @pytest.mark.parametrize("name", [name for name in available_backends() if name != "numpy"])
 def test_every_backend_gives_the_same_bits(name: str, reference_logits: dict[str, np.ndarray]) -> None:
     for arm, logits in logits_on(name).items():

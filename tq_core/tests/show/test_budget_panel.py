@@ -46,6 +46,7 @@ def test_sliders_move_bytes_and_the_longest_context() -> None:
     assert "64 MiB does not fit" in panel._readout.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", list(KNOWN))
 def test_every_model_can_be_shown(model: str) -> None:
     panel = Panel(BudgetPanel())

@@ -46,6 +46,7 @@ print("end of script")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "last, code",
     [

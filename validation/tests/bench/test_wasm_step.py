@@ -24,6 +24,7 @@ def world():
     return made, expected(made, "exact", backend).tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["scalar", "simd128"])
 def test_same_bytes_on_wasmtime(world, target: str) -> None:
     made, want = world

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import base64
-import json
+import os
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,12 @@ from tq_core.errors import BackendError
 from tq_core.kernels.table import KERNELS
 from tq_core.kernels.wasm import module_dir, read_module
 from tq_core.show.guest_step import lay_out
+from tq_core.show.lines import LineProcess
 from tq_core.show.work import F32, Work
 
 SCRIPT = Path(__file__).with_suffix(".mjs")
+# The optimising compiler from the first call on: left to itself, V8 takes seconds of running to get there.
+NODE_FLAGS = ("--no-liftoff", "--no-wasm-lazy-compilation")
 
 
 class NodeStep:
@@ -30,13 +32,7 @@ class NodeStep:
         if node is None:
             raise BackendError("node: not installed")
         read_module(target, False, module_dir(), KERNELS)
-        self._process = subprocess.Popen(
-            [node, str(SCRIPT)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+        self._child = LineProcess("node", [node, *NODE_FLAGS, str(SCRIPT)], dict(os.environ))
         try:
             hello = self._ask(op="load", module=str(module_dir() / f"tq_{target}.wasm"))
             self.version = str(hello["version"])
@@ -67,18 +63,7 @@ class NodeStep:
             )
 
     def _ask(self, **request: Any) -> dict[str, Any]:
-        sent, received = self._process.stdin, self._process.stdout
-        assert sent is not None and received is not None  # both are pipes
-        try:
-            sent.write(json.dumps(request) + "\n")
-            sent.flush()
-            line = received.readline()
-        except (OSError, ValueError) as error:
-            raise BackendError(f"node: expected an answer, got {type(error).__name__}: {error}") from error
-        reply: dict[str, Any] = json.loads(line or '{"error": "the process ended"}')
-        if "error" in reply:
-            raise BackendError(f"node: {reply['error']}")
-        return reply
+        return self._child.ask(request)
 
     def sample(self, count: int) -> float:
         """Seconds per run over ``count`` runs, by node's clock."""
@@ -95,11 +80,4 @@ class NodeStep:
 
     def close(self) -> None:
         """End the process; safe to call twice."""
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                stream.close()
-        try:
-            self._process.wait(5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self._child.close()

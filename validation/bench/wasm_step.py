@@ -24,14 +24,13 @@ from tq_core.kernels.table import KERNELS
 from tq_core.kernels.wasm import module_dir, read_module
 from tq_core.kernels.wasm_memory import place
 from tq_core.math.quantize import QUERY_MAX
-from validation.bench.lines import LineProcess
+from tq_core.show.lines import LineProcess
+from tq_core.show.node_step import NODE_FLAGS
 from validation.bench.ours import Entry, step_arrays
 from validation.bench.timing import Timed
 from validation.bench.world import World
 
 NODE_SCRIPT = Path(__file__).with_name("node_step.mjs")
-# The optimising compiler from the first call on: left to itself, V8 takes seconds of running to get there.
-NODE_FLAGS = ("--no-liftoff", "--no-wasm-lazy-compilation")
 Operation = list[Any]
 Missing = tuple[str, str, str]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from tq_core.errors import BackendError
 from tq_core.paths import ROOT
-from validation.bench.lines import LineProcess
+from tq_core.show.lines import LineProcess
 from validation.bench.machine import cpus
 from validation.bench.ours import Entry
 from validation.bench.peers.install import VENV, python_of

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tq_core.errors import BackendError
-from validation.bench.lines import LineProcess
+from tq_core.show.lines import LineProcess
 from validation.bench.ours import Entry, plain_attention
 from validation.bench.peers import client
 from validation.bench.peers.data import Work

@@ -19,7 +19,7 @@ from tq_core.kernels import buffers
 from tq_core.kernels.backend import Backend
 
 U32 = npt.NDArray[np.uint32]
-SMALL = 16  # pages; a pool of fewer doubles in any case
+SMALL = 8  # pages; a pool of fewer doubles in any case
 
 
 class Holder(Protocol):

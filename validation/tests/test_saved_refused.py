@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -199,3 +200,14 @@ def test_page_sizes_of_another_arm_are_refused_at_loading(tmp_path: Path) -> Non
         CacheFileError, match=r"^sinks pages: expected \(bytes, tokens\) \(\d+, 32\), got \(\d+, 64\)"
     ):
         load_cache(tmp_path / "cache", IDENTITY, CACHE.arm, NumpyBackend())
+
+
+def test_a_page_table_that_names_another_checksum_is_refused() -> None:
+    """Everything around the entry is made to fit again, so that only the page's own header contradicts it."""
+    raw = bytearray(GOOD)
+    ENTRY.put(raw, "checksum", ENTRY.get(raw, "checksum", at(ENTRY)) ^ 1, at(ENTRY))
+    tables = zlib.crc32(raw[SUPER.nbytes : SUPER.get(raw, "pages_at")])
+    SUPER.put(raw, "tables_checksum", tables)
+    SUPER.put(raw, "header_checksum", zlib.crc32(raw[: SUPER.field("header_checksum").offset]))
+    with pytest.raises(CacheFileError, match="^saved cache sinks layer 0 page 0 checksum: expected 0x"):
+        read(bytes(raw))

@@ -195,3 +195,18 @@ def test_reserving_moves_bytes_to_idle_and_changes_no_result(name: str) -> None:
     assert reserved.ledger().total == sum(reserved.buffers().values())
     assert all(s.pool.growth_events == 0 for s in reserved.stores.values())
     assert SHAPE.n_layers == 2
+
+
+def test_steps_of_many_tokens_do_not_double_the_window() -> None:
+    """The old window stays until a step has happened; the pool grows by what that takes, not to twice its size."""
+    shape = ModelShape(4, 4, 2, 32)
+    cache = make("structured-turbo", shape, window=64, reserve_tokens=400)
+    pool, reserved = cache.stores["recent"].pool, cache.stores["recent"].pool.capacity
+    q, k, v = tokens(400, shape)
+    for start in range(0, 400, 50):
+        piece = slice(start, start + 50)
+        with cache.step():
+            for layer in range(shape.n_layers):
+                cache.attend(layer, q[piece], k[piece], v[piece])
+    assert pool.high_water > reserved  # else there was nothing to grow for
+    assert pool.capacity <= pool.high_water + pool.high_water // 8 < 2 * reserved

@@ -51,7 +51,7 @@ def test_every_arm_reads_what_the_paged_cache_reads(name: str) -> None:
 
 def test_calibrated_arms_know_layer_and_position() -> None:
     rotary = Rotary()
-    keys, values = (np.stack([qkv(160, 10 + n)[i] for n in range(2)]) for i in (1, 2))
+    keys, values = (np.stack([qkv(256, 10 + n)[i] for n in range(2)]) for i in (1, 2))
     arm = fit_arm("kvquant", keys, values, rotary, window=9, sinks=2)
     assert difference(SimulatedCache(SHAPE, arm, NUMPY), PagedCache(SHAPE, arm, NUMPY), 90) < 2e-4
 

@@ -43,8 +43,9 @@ def signs(kernel: str, head_dim: int, kv_heads: int, group: int, tokens: int, ad
     rng = rng_of(kernel, head_dim, kv_heads, group, tokens)
     sizes = ((f"{side}_scales", 2 * PAGE_TOKENS), (f"{side}_codes", PAGE_TOKENS * head_dim // 8))
     a = _paged(sizes, kv_heads, tokens, (kernel, head_dim, tokens))
-    if tokens > 40:
-        a["pool"][a["pool"].size // 2 :: 3] = 0xFF
+    for page in a["pages"][:1]:
+        codes = PageLayout(kv_heads, PAGE_TOKENS, sizes).view(a["pool"], int(page), 0, f"{side}_codes")
+        codes[: codes.size // 2] = 0xFF
     a = _outputs(a, kernel, heads, head_dim, rng)
     if kernel == "score_signs":
         a["query"] = rng.integers(-32639, 32640, (heads, head_dim)).astype(np.int16)

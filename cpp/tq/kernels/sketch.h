@@ -20,19 +20,28 @@ struct Outliers {
   uint32_t channels[kMaxOutliers], n;
 };
 
-// Rows first .. first + width - 1 of one sketch over the outlier channels: start less, or plus, query[c] * column c.
-template <bool kMinus>
+// kVectors * 16 rows of one sketch over the outlier channels: start less, or plus, query[c] * column c.
+template <bool kMinus, int... k>
 TQ_INLINE void sketch_rows(float* out, const float* start, const float* query, const float* columns, size_t m,
-                           const Outliers& outliers, uint32_t width) {
-  for (uint32_t i = 0; i < width; i += kLanes) {
-    F32 total = kMinus ? load(start + i) : splat(0.0f);
-    for (uint32_t k = 0; k < outliers.n; ++k) {
-      const uint32_t c = outliers.channels[k];
-      const F32 part = splat(query[c]) * load(columns + c * m + i);
-      total = kMinus ? total - part : total + part;
-    }
-    store(out + i, total);
+                           const Outliers& outliers, Indices<k...>) {
+  F32 total[] = {(kMinus ? load(start + kLanes * k) : splat(0.0f))...};
+  for (uint32_t i = 0; i < outliers.n; ++i) {
+    const float* column = columns + outliers.channels[i] * m;
+    const F32 times = splat(query[outliers.channels[i]]);
+    if constexpr (kMinus) ((total[k] = total[k] - times * load(column + kLanes * k)), ...);
+    if constexpr (!kMinus) ((total[k] = total[k] + times * load(column + kLanes * k)), ...);
   }
+  (store(out + kLanes * k, total[k]), ...);
+}
+
+// `width` rows, four vectors at a time: each column is read in pieces of 256 bytes, and four sums run side by side.
+template <bool kMinus>
+TQ_INLINE void sketch_run(float* out, const float* start, const float* query, const float* columns, size_t m,
+                          const Outliers& outliers, uint32_t width) {
+  uint32_t i = 0;
+  for (; i + 4 * kLanes <= width; i += 4 * kLanes)
+    sketch_rows<kMinus>(out + i, start + i, query, columns + i, m, outliers, UpTo<4>());
+  for (; i < width; i += kLanes) sketch_rows<kMinus>(out + i, start + i, query, columns + i, m, outliers, UpTo<1>());
 }
 
 using RunWords = Multipliers<kRunChannels / 4>;
@@ -52,8 +61,8 @@ TQ_INLINE void score_tile(float* total, const uint8_t* rows, const F32* scale, u
   for (uint32_t first = 0; first < m; first += kRunChannels) {
     const uint32_t width = smaller(kRunChannels, m - first);
     for (int h = 0; h < kHeads; ++h) {
-      sketch_rows<kMinus>(row, kMinus ? sketched + h * size_t(m) + first : row, query + h * d, columns + first, m, outliers,
-                          width);
+      sketch_run<kMinus>(row, kMinus ? sketched + h * size_t(m) + first : row, query + h * d, columns + first, m, outliers,
+                         width);
       F32 most = splat(0.0f);
       for (uint32_t i = 0; i < width; i += kLanes) most = max(most, magnitude(load(row + i)));
       const float largest = lane_max(most);

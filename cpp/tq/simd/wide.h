@@ -46,9 +46,10 @@ struct Four {
 };
 TQ_INLINE Four load_four(const float* p) { Four f; __builtin_memcpy(f.v, p, 16); return f; }
 TQ_INLINE F32 look_up_four(const Four& four, U32 index) {
-  const I32 first = (I32)(index << 31) >> 31, second = (I32)(index << 30) >> 31;
-  const F32 low = first ? splat(four.v[1]) : splat(four.v[0]), high = first ? splat(four.v[3]) : splat(four.v[2]);
-  return second ? high : low;
+  const U32 first = (U32)((I32)(index << 31) >> 31), second = (U32)((I32)(index << 30) >> 31);
+  const U32 low = ((U32)splat(four.v[1]) & first) | ((U32)splat(four.v[0]) & ~first);
+  const U32 high = ((U32)splat(four.v[3]) & first) | ((U32)splat(four.v[2]) & ~first);
+  return (F32)((high & second) | (low & ~second));
 }
 #endif
 

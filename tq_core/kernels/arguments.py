@@ -165,7 +165,12 @@ def _check_extents(kernel: Kernel, named: Mapping[str, Any], sizes: Mapping[str,
     d = sizes.get("d")
     if d is not None:
         check(d == 0 or is_head_dim(d), "head_dim", HEAD_DIMS_WORDS, d)
-    if "g" in sizes:
+    if kernel.name.startswith("store"):
+        channels, widths = 16 * sizes["g"], named["widths"]
+        check(sizes["r"] == channels, "widths", f"one entry per 16 channels, {sizes['r']} / 16", sizes["g"])
+        allowed = bool(((widths >= 1) & (widths <= 4)).all())
+        check(allowed, "widths", "bit widths 1 to 4", widths, ValueRangeError)
+    elif "g" in sizes:
         check(d == 16 * sizes["g"], "widths", f"one entry per 16 channels, {d} / 16", sizes["g"])
         check(sizes["w"] == len(BOOK_LEVELS), "levels", f"{len(BOOK_LEVELS)} rows", sizes["w"])
         for name in ("widths", "key_widths", "value_widths"):

@@ -32,7 +32,7 @@ class Case:
 
 # Builders of several kernels' arguments, which take the kernel's name first.
 _TAKES_KERNEL = (
-    inputs.scan, inputs.saturated, inputs.append, inputs.attend, sketch_inputs.signs, sketch_inputs.polar,
+    inputs.scan, inputs.saturated, inputs.append, inputs.attend, sketch_inputs.signs, sketch_inputs.polar, sketch_inputs.store,
 )  # fmt: skip
 
 
@@ -137,6 +137,12 @@ def _sketch_cases() -> Iterator[Case]:
             yield _case(kernel, build, 64, 3, 2, tokens)
         for group in GROUPS:
             yield _case(kernel, build, 32, 1, group, 47)
+    for kernel in ("store_key_codes", "store_value_codes"):
+        for width in (1, 2, 3, 4):
+            yield _case(kernel, sketch_inputs.store, (width,), 5, 7, 125)
+        for n, first in ((0, 0), (1, 31), (17, 16), (130, 100)):
+            yield _case(kernel, sketch_inputs.store, (1, 3, 4, 2), 4, n, first)
+        yield _case(kernel, sketch_inputs.store, (1,), 144, 3, 30)
     for tokens in (0, 17, 129):
         yield _case("score_signs", sketch_inputs.signs, 48, 2, 2, tokens, 1)
     for d in (16, 80, 128, 576):

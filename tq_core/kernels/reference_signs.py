@@ -116,3 +116,31 @@ def score_sketch(
                     total = _add_sketch(total, signs[tile], mine, scale[tile])
                     total = _add_sketch(total, outer_signs[tile], other, outer_scale[tile])
                     scores[q, offset + start + first : offset + start + tile.stop] = total
+
+
+def _store(keys, *, codes, scales, widths, pages, layout, pool, first):
+    """Codes (n, n_kv_heads, channels) and scales (n, n_kv_heads) into slots first, first + 1, ... of the pages."""
+    largest = ((1 << np.repeat(widths.astype(np.int64), 16)) - 1).astype(np.uint8)
+    page_tokens, size = int(layout[0]), tiles.tile_bytes(widths)
+    tokens = np.arange(first, first + len(codes))
+    for page in np.unique(tokens // page_tokens):
+        mine = tokens // page_tokens == page
+        slots = tokens[mine] % page_tokens
+        for h in range(codes.shape[1]):
+            scale_part, code_part = head_parts(pool, pages[page], layout, h, widths, keys)
+            scale_part[slots] = scales[mine, h]
+            low = slots[0] // tiles.TILE_TOKENS
+            span = slice(low * size, (slots[-1] // tiles.TILE_TOKENS + 1) * size)
+            stored = tiles.unpack_stream(code_part[span], widths, keys)
+            stored[slots - low * tiles.TILE_TOKENS] = codes[mine, h] & largest
+            code_part[span] = tiles.pack_stream(stored, widths, keys)
+
+
+def store_key_codes(**arguments):
+    """Store codes of one to four bits, each group's width times 16 channels, as keys; bits beyond a width are dropped."""
+    _store(True, **arguments)
+
+
+def store_value_codes(**arguments):
+    """The same as values."""
+    _store(False, **arguments)

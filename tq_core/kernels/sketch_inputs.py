@@ -55,6 +55,22 @@ def signs(kernel: str, head_dim: int, kv_heads: int, group: int, tokens: int, ad
     return a
 
 
+def store(kernel: str, bits: tuple[int, ...], groups: int, tokens: int, first: int) -> Arguments:
+    """Codes of all widths in turn into pages of random bytes, so that what is not theirs must stay."""
+    side, widths = kernel.split("_")[1], np.resize(np.array(bits, np.uint8), groups)
+    rng = rng_of(kernel, bits, groups, tokens, first)
+    sizes = ((f"{side}_scales", 2 * PAGE_TOKENS), (f"{side}_codes", PAGE_TOKENS * 2 * int(widths.sum())))
+    a = _paged(sizes, 3, tokens + first, (kernel, bits, groups))
+    codes = rng.integers(0, 16, (tokens, 3, 16 * groups), dtype=np.uint8)
+    return {
+        **{name: a[name] for name in ("pages", "layout", "pool")},
+        "codes": codes,
+        "scales": rng.integers(0, 2**16, (tokens, 3), dtype=np.uint16),
+        "widths": widths,
+        "first": first,
+    }
+
+
 def sketch(
     head_dim: int, ratio: int, outer_ratio: int, kv_heads: int, group: int, tokens: int, outliers: int = 8
 ) -> Arguments:

@@ -82,7 +82,8 @@ def _kernel(
 
 # d head_dim, m Hadamard order, g = d/16 dim groups, q query heads, s score stride,
 # p pages in the block table, b bytes of the pool, h KV heads, w rows of the book table, c parts of the
-# history, k logits that no value belongs to (none, or one: a learned sink), r and v rows of two sketches.
+# history, k logits that no value belongs to (none, or one: a learned sink), r and v rows of two sketches
+# (r also the channels of codes that are stored).
 _ROTATION = "in signs f4[d]; in hadamard f4[m,m]"
 _BOOK = "in widths u1[g]; in levels u1[w,16]; in book_scale f4[w]"
 _PAGES = "in pages u4[p]; in layout u4[9]"
@@ -176,6 +177,18 @@ KERNELS: dict[str, Kernel] = {
             "merge_states",
             "in peaks f4[c,q]; in totals f4[c,q]; in outs f4[c,q,d]; in sink f4[k,q]; out y f4[q,d]",
             "exact_floats",
+        ),
+        _kernel(
+            "store_key_codes",
+            f"in codes u1[n,h,r]; in scales u2[n,h]; in widths u1[g]; {_PAGES}; inout pool u1[b]; u4 first",
+            "exact_bytes",
+            paged=True,
+        ),
+        _kernel(
+            "store_value_codes",
+            f"in codes u1[n,h,r]; in scales u2[n,h]; in widths u1[g]; {_PAGES}; inout pool u1[b]; u4 first",
+            "exact_bytes",
+            paged=True,
         ),
         _kernel(
             "score_signs",

@@ -3,6 +3,7 @@
 #include "rotate.h"
 #include "encode.h"
 #include "append.h"
+#include "store.h"
 #include "slices.h"
 #include "score_keys.h"
 #include "sum_values.h"

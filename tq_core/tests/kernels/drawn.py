@@ -78,6 +78,13 @@ STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
         k: _of(sketch_inputs.polar, st.just(k), head_dims, kv_heads, groups, tokens)
         for k in ("score_polar", "sum_polar")
     },
+    **{
+        k: _of(
+            sketch_inputs.store, st.just(k), st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple),
+            st.integers(1, 40), st.integers(0, 40), st.integers(0, 260),
+        )
+        for k in ("store_key_codes", "store_value_codes")
+    },
     "score_sketch": _of(
         sketch_inputs.sketch, head_dims, st.sampled_from((1, 2, 4)), st.sampled_from((1, 2, 4)), kv_heads, groups,
         tokens, st.integers(0, 16),
@@ -138,7 +145,7 @@ def drawn_cases(draw: st.DrawFn, kernel: str) -> Case:
         _plant_scales(made, scale_place, scale)
         available = made["pool"].size // int(made["layout"][1])
         # A page may be read twice, but not written twice.
-        once = kernel.startswith("append")
+        once = kernel.startswith(("append", "store"))
         n = made["pages"].size
         drawn = draw(st.lists(st.integers(0, available - 1), min_size=n, max_size=n, unique=once))
         made["pages"] = np.array(drawn, np.uint32)

@@ -8,6 +8,8 @@ levels 2 to 4, whose lanes hold two bits for each group of tokens. So a vector's
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -28,10 +30,13 @@ STORED = (
 _CODE = np.argsort(STORED).astype(np.uint8)
 
 
+@lru_cache(maxsize=1)
 def cosine_table() -> npt.NDArray[np.float32]:
     """(4, 4) float32: cosines of each level's angles within [0, pi/2]; the sines are the same from the other end."""
     quadrant = (np.arange(4) + 0.5) * (np.pi / 8)
-    return np.cos(np.stack([quadrant, *(angle_book(level) for level in (2, 3, 4))])).astype(np.float32)
+    table = np.cos(np.stack([quadrant, *(angle_book(level) for level in (2, 3, 4))])).astype(np.float32)
+    table.setflags(write=False)
+    return table
 
 
 def pack_codes(codes: list[U8]) -> U8:
@@ -44,6 +49,23 @@ def pack_codes(codes: list[U8]) -> U8:
     narrow = (rest << twos).sum(axis=0, dtype=np.uint16).transpose(1, 2, 0)
     parts = (wide.T.astype("<u4"), narrow.astype("<u2"))
     return np.concatenate([np.ascontiguousarray(p).reshape(blocks, -1).view(np.uint8) for p in parts], axis=1)
+
+
+def put_codes(raw: U8, slots: slice, codes: list[U8]) -> None:
+    """Codes (n, n_blocks, ...) of the four levels into the slots of a page's (n_blocks, BLOCK_BYTES), a writable view.
+
+    Level 1 of a code of zero angle is zero bits, so that putting zeros leaves the bytes of a page never written.
+    """
+    wide = raw[:, :WIDE_BYTES].view("<u4")
+    shifts = (4 * np.arange(8)).astype(np.uint32)
+    wide[:, slots] = (STORED[codes[0]].astype(np.uint32) << shifts).sum(axis=-1, dtype=np.uint32).T
+    narrow = raw[:, WIDE_BYTES:].view("<u2").reshape(len(raw), NARROW_ROWS, LANES)
+    rest = np.concatenate(codes[1:], axis=-1).astype(np.uint16).transpose(1, 2, 0)
+    for group in range(slots.start // LANES, -(-slots.stop // LANES)):
+        low, high = max(slots.start, group * LANES), min(slots.stop, (group + 1) * LANES)
+        here = narrow[:, :, low - group * LANES : high - group * LANES]
+        here &= np.uint16(0xFFFF ^ (3 << 2 * group))
+        here |= rest[:, :, low - slots.start : high - slots.start] << np.uint16(2 * group)
 
 
 def unpack_codes(raw: U8) -> list[U8]:

@@ -29,6 +29,11 @@ CODEC_IDS |= {
     "structured-turboquant-two-rounds": 64, "turboquant-mse": 65, "turboquant-prod": 66, "eden": 67, "eden-exact": 68,
     "rabitq": 69, "qjl": 70, "polarquant": 71, "turbovec": 72, "vllm-turboquant": 73, "aither-hybrid": 74,
 }  # fmt: skip
+# The same methods in the kernels' layout; pages of 65, 66, 69, 70 and 71 had rows.
+CODEC_IDS |= {
+    "turboquant-mse-tiles": 75, "turboquant-prod-tiles": 76, "rabitq-tiles": 77, "qjl-tiles": 78, "polarquant-lanes": 79,
+    "drive": 80,
+}  # fmt: skip
 _NAMES = {number: name for name, number in CODEC_IDS.items()}
 
 

@@ -6,8 +6,8 @@ or biased <T x, c> / ||c||^2, the least squared error for every vector. At one b
 ||T x||_1 / d times the signs. b + 16/d bits per channel. TurboQuant_mse is the same with S = 1.
 
 EdenKeys has 2 to 4 bits on the kernels of structured TurboQuant, whose codes are the same and whose books lie on an
-8-bit grid; half rates split the channels, where EDEN draws levels at random. ExactEdenKeys has the exact books and one
-bit too, which is DRIVE, and is numpy alone.
+8-bit grid; half rates split the channels, where EDEN draws levels at random. DriveKeys has one bit, on the kernels for
+signs. ExactEdenKeys has the exact books, 1 to 4 bits, and is numpy alone.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 
 from tq_core.codecs.base import CodecTags
 from tq_core.codecs.mapped import MappedKeys, MappedValues
+from tq_core.codecs.tiled import TiledKeys, TiledValues
 from tq_core.codecs.turboquant import TurboKeys, TurboValues
-from tq_core.codecs.turboquant_mse import ScalarRows
+from tq_core.codecs.turboquant_mse import ScalarRows, ScalarTiles
 from tq_core.errors import CodecError, check
 
 EDEN_RULES = ("unbiased", "min_mse")
@@ -69,6 +70,32 @@ class ExactEdenKeys(MappedKeys, _ExactEden):
 @dataclass(frozen=True)
 class ExactEdenValues(MappedValues, _ExactEden):
     """Values under exact books, 1 to 4 bits; one bit is DRIVE."""
+
+    seed: int = 2
+    norm: str = "min_mse"
+
+
+@dataclass(frozen=True)
+class _Drive(_EdenRule, ScalarTiles):
+    bits: int = 1
+    rotation: str = "structured"
+    book: str = "gauss"
+    norm: str = "unbiased"
+    name = "drive"
+
+    @property
+    def tags(self) -> CodecTags:
+        return CodecTags(unbiased_scores=self.norm == "unbiased")
+
+
+@dataclass(frozen=True)
+class DriveKeys(_Drive, TiledKeys):  # type: ignore[misc]
+    """Keys: DRIVE at its one bit, EDEN's whole rates with more."""
+
+
+@dataclass(frozen=True)
+class DriveValues(_Drive, TiledValues):  # type: ignore[misc]
+    """Values, likewise."""
 
     seed: int = 2
     norm: str = "min_mse"

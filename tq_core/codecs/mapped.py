@@ -93,10 +93,14 @@ class MappedCodec:
         if len(x) == 0:
             return
         rows = self.encode(np.ascontiguousarray(np.swapaxes(x, 0, 1)))
-        tokens_of = {name: tokens for name, (_, tokens) in self.row_streams(x.shape[-1]).items()}
-        for page in range(first // self.page_tokens, -(-(first + len(x)) // self.page_tokens)):
+        self._write_rows(pages, first, len(x), rows, x.shape[-1])
+
+    def _write_rows(self, pages: Pages, first: int, n: int, rows: Rows, head_dim: int) -> None:
+        """Rows of n tokens to slots first, first + 1, ..."""
+        tokens_of = {name: tokens for name, (_, tokens) in self.row_streams(head_dim).items()}
+        for page in range(first // self.page_tokens, -(-(first + n) // self.page_tokens)):
             low = max(first, page * self.page_tokens)
-            high = min(first + len(x), (page + 1) * self.page_tokens)
+            high = min(first + n, (page + 1) * self.page_tokens)
             for name, array in rows.items():
                 self._write(pages, page, name, array, (low, high, first), tokens_of[name])
 

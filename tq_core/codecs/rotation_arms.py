@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from tq_core.codecs.aither import MODES, VERSIONS, AitherKeys, AitherValues
 from tq_core.codecs.arm import WINDOW, Arm, one_of
-from tq_core.codecs.eden import EDEN_RULES, ExactEdenKeys, ExactEdenValues
+from tq_core.codecs.eden import EDEN_RULES, DriveKeys, DriveValues
 from tq_core.codecs.kivi import KIVI_BITS, KiviValues
 from tq_core.codecs.polarquant import PolarKeys, PolarValues
 from tq_core.codecs.qjl import OUTLIERS, RATIOS, QjlKeys
@@ -116,8 +116,8 @@ def _drive(
     value_norm: str = "min_mse",
 ) -> Arm:
     k, v = _seeds(seed)
-    keys = ExactEdenKeys(1, k, norm=one_of("key_norm", key_norm, EDEN_RULES))
-    values = ExactEdenValues(1, v, norm=one_of("value_norm", value_norm, EDEN_RULES))
+    keys = DriveKeys(1, k, norm=one_of("key_norm", key_norm, EDEN_RULES))
+    values = DriveValues(1, v, norm=one_of("value_norm", value_norm, EDEN_RULES))
     return Arm("drive", keys, values, window, sinks)
 
 

@@ -4,6 +4,10 @@ With t = sqrt(d) T x / ||x||, every coordinate takes its nearest centroid c of t
 x_hat = ||x|| T^t c / sqrt(d): the scale is S = 1, which shrinks by 1 - D. One float16 norm per vector, hence b + 16/d
 bits per channel. Rotation, book and rule of the scale are fields, since other methods differ in these alone.
 The paper is silent on RoPE (keys are rotated after it here), seeds and the precision of the norm.
+
+MseKeys and MseValues run on the kernels of structured TurboQuant: their books lie on an 8-bit grid (math/grids.py), the
+rotation is a float32 matrix product in a defined order, and codes are found in numpy. ScalarRows has the exact book and
+is numpy alone.
 """
 
 from __future__ import annotations
@@ -13,9 +17,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tq_core.codecs.base import F32, CodecTags
-from tq_core.codecs.mapped import NUMPY_ONLY, MappedCodec, MappedKeys, MappedValues, Rows, half_bytes, halves
+from tq_core.codecs.kernel_maps import forward
+from tq_core.codecs.mapped import NUMPY_ONLY, MappedCodec, Rows, half_bytes, halves
+from tq_core.codecs.tiled import TiledCodec, TiledKeys, TiledValues, Tiles
 from tq_core.errors import CodecError, check
+from tq_core.kernels.backend import Backend
 from tq_core.math.bitpack import pack_bits, packed_bytes, unpack_bits
+from tq_core.math.grids import Grid, scalar_grid
 from tq_core.math.maps import ROTATIONS, LinearMap, rotation
 from tq_core.math.prng import check_seed
 from tq_core.math.quantize import NormMode
@@ -72,13 +80,48 @@ class ScalarRows(MappedCodec):
         return (halves(rows["scales"]) * centroids[unpack_bits(rows["codes"], self.bits, head_dim)],)
 
 
+class ScalarTiles(TiledCodec, ScalarRows):
+    """The same under a grid of the book, which the kernels read: see math/grids.py for what the grid costs."""
+
+    def tiles(self, head_dim: int) -> tuple[Tiles, ...]:
+        return (Tiles(self.bits, head_dim),)
+
+    def row_streams(self, head_dim: int) -> dict[str, tuple[int, int]]:
+        return {}
+
+    def grids(self, head_dim: int) -> tuple[Grid, ...]:
+        """The grid of the book."""
+        return (scalar_grid(self.book, self.bits, head_dim),)
+
+    def encode(self, x: F32, backend: Backend | None = None) -> Rows:
+        d = x.shape[-1]
+        (grid,), (rotate,) = self.grids(d), self.maps(d)
+        unit, rho = unit_rows(x)
+        t = np.float32(np.sqrt(d)) * forward(backend, rotate, unit)
+        codes = nearest(t, grid.boundaries)
+        scale = rho * fitted_scale(self.norm, t, grid.centroids[codes])
+        return {"scales": half_bytes(scale, "the stored scale"), "codes": codes}
+
+    def coordinates(self, rows: Rows, head_dim: int) -> tuple[F32, ...]:
+        return (halves(rows["scales"]) * self.grids(head_dim)[0].centroids[rows["codes"]],)
+
+
+class _Mse(ScalarTiles):
+    name = "turboquant-mse-tiles"
+
+    @property
+    def tags(self) -> CodecTags:
+        """Scores are unbiased under the rule of that name."""
+        return CodecTags(unbiased_scores=self.norm == "unbiased")
+
+
 @dataclass(frozen=True)
-class MseKeys(MappedKeys, ScalarRows):
+class MseKeys(_Mse, TiledKeys):  # type: ignore[misc]
     """Keys of TurboQuant_mse."""
 
 
 @dataclass(frozen=True)
-class MseValues(MappedValues, ScalarRows):
+class MseValues(_Mse, TiledValues):  # type: ignore[misc]
     """Values of TurboQuant_mse."""
 
     seed: int = 2

@@ -7,7 +7,7 @@ in the pool.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 
 from tq_core.errors import DTypeError, KernelError, ShapeError, TqError, ValueRangeError, check
+from tq_core.kernels.argument_streams import check_centres, check_sketch, stream_bytes
 from tq_core.kernels.table import KERNELS, LAYOUT, Arg, Kernel
 from tq_core.math.books import BOOK_LEVELS, book_rows
-from tq_core.math.tiles import TILE_TOKENS, tile_bytes
+from tq_core.math.polar_pages import POLAR_TOKENS
+from tq_core.math.tiles import TILE_TOKENS
 from tq_core.shapes import HEAD_DIMS_WORDS, is_head_dim
 
 PAGE_TOKENS_MAX = 256  # kMaxPageTokens in cpp/tq/base.h
@@ -39,7 +41,7 @@ class Bound:
 _CONTIGUOUS_ALIGNED, _WRITABLE = 0x101, 0x400
 # Small arrays whose contents, and sizes, that decide which bytes of a page a kernel touches.
 _TABLES = ("layout", "widths", "key_widths", "value_widths")
-_TABLE_SIZES = ("d", "g", "w", "m", "h", "q")
+_TABLE_SIZES = ("d", "g", "w", "m", "h", "q", "r")
 
 
 def _array(kernel: Kernel, arg: Arg, value: Any, extents: dict[str, int]) -> np.ndarray:
@@ -84,55 +86,14 @@ def _output_pairs(kernel_name: str) -> tuple[tuple[int, int], ...]:
     return tuple((i, j) for i in outputs for j in range(len(args)) if j != i and (j not in outputs or j > i))
 
 
-def _stream_bytes(
-    kernel: Kernel, named: Mapping[str, Any], page_tokens: int, sizes: Mapping[str, int]
-) -> Iterator[tuple[str, int]]:
-    """(layout entry, bytes) of the streams that a paged kernel touches in each head's block."""
-    sides = (
-        ("key", "value")
-        if kernel.name.startswith("attend")
-        else ("key",)
-        if "key" in kernel.name or kernel.name == "score_f16"
-        else ("value",)
-    )
-    for side in sides:
-        widths = named.get("widths", named.get(f"{side}_widths"))
-        if widths is None:
-            yield f"{side}_codes", 2 * page_tokens * sizes["d"]
-        else:
-            yield f"{side}_scales", 2 * page_tokens
-            yield f"{side}_codes", tile_bytes(widths) * (page_tokens // TILE_TOKENS)
-
-
-def _check_centres(named: Mapping[str, Any], sizes: Mapping[str, int], page_tokens: int) -> None:
-    """A centred query has all channels, centred keys come in whole groups, and pages have a place for their centre."""
-    check(sizes.get("e", 0) in (0, sizes["d"]), "centre_query", f"0 or {sizes['d']} channels", sizes.get("e"))
-    group = int(named.get("centre_tokens", 0))
-    if group:
-        divided = (page_tokens, int(named["first"]), sizes["n"])
-        check(
-            not any(n % group for n in divided),
-            "centre_tokens",
-            f"a divisor of page_tokens, first and the number of keys, {divided}",
-            group,
-            KernelError,
-        )
-    at, room = (int(named["layout"][LAYOUT.index(name)]) for name in ("key_centres", "head_bytes"))
-    check(
-        at > 0 and at % 2 == 0 and at + 2 * sizes["d"] <= room,  # 0: pages without that stream
-        "layout.key_centres",
-        f"an even offset with {2 * sizes['d']} bytes inside head_bytes={room}",
-        at,
-        KernelError,
-    )
-
-
 def _check_layout(
     kernel: Kernel, named: Mapping[str, Any], sizes: Mapping[str, int], heads: int
 ) -> tuple[int, int]:
     """The streams of all heads stay inside a page; returns (page_tokens, page_bytes)."""
     layout = dict(zip(LAYOUT, named["layout"].tolist()))
     page_tokens, page_bytes = layout["page_tokens"], layout["page_bytes"]
+    if kernel.name.endswith("_polar"):
+        check(page_tokens == POLAR_TOKENS, "layout.page_tokens", str(POLAR_TOKENS), page_tokens, KernelError)
     ok = 0 < page_tokens <= PAGE_TOKENS_MAX and page_tokens % TILE_TOKENS == 0
     check(
         ok,
@@ -148,7 +109,7 @@ def _check_layout(
         page_bytes,
         KernelError,
     )
-    for name, nbytes in _stream_bytes(kernel, named, page_tokens, sizes):
+    for name, nbytes in stream_bytes(kernel, named, page_tokens, sizes):
         end = layout[name] + nbytes
         ok = layout[name] % 2 == 0 and end <= layout["head_bytes"]
         ok = ok and (name != "key_centres" or layout[name] > 0)  # 0: pages without that stream
@@ -182,7 +143,9 @@ def _check_span(
 ) -> None:
     """Block table and span stay inside the pool and the score rows, centres in their stream."""
     if sizes.get("e") or named.get("centre_tokens"):
-        _check_centres(named, sizes, page_tokens)
+        check_centres(named, sizes, page_tokens)
+    if kernel.name == "score_sketch":
+        check_sketch(named, sizes, page_tokens)
     pages, limit = named["pages"], sizes["b"] // page_bytes
     if pages.size and int(pages.max()) >= limit:
         raise KernelError(
@@ -202,7 +165,12 @@ def _check_extents(kernel: Kernel, named: Mapping[str, Any], sizes: Mapping[str,
     d = sizes.get("d")
     if d is not None:
         check(d == 0 or is_head_dim(d), "head_dim", HEAD_DIMS_WORDS, d)
-    if "g" in sizes:
+    if kernel.name.startswith("store"):
+        channels, widths = 16 * sizes["g"], named["widths"]
+        check(sizes["r"] == channels, "widths", f"one entry per 16 channels, {sizes['r']} / 16", sizes["g"])
+        allowed = bool(((widths >= 1) & (widths <= 4)).all())
+        check(allowed, "widths", "bit widths 1 to 4", widths, ValueRangeError)
+    elif "g" in sizes:
         check(d == 16 * sizes["g"], "widths", f"one entry per 16 channels, {d} / 16", sizes["g"])
         check(sizes["w"] == len(BOOK_LEVELS), "levels", f"{len(BOOK_LEVELS)} rows", sizes["w"])
         for name in ("widths", "key_widths", "value_widths"):

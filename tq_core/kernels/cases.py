@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tq_core.kernels import case_inputs as inputs
+from tq_core.kernels import sketch_inputs
 from tq_core.kernels.case_inputs import Arguments, Rate
 from tq_core.math.books import RATES
 from tq_core.math.pairs import PAIR_CHANNELS
@@ -29,9 +30,15 @@ class Case:
     build: Callable[[], Arguments]
 
 
+# Builders of several kernels' arguments, which take the kernel's name first.
+_TAKES_KERNEL = (
+    inputs.scan, inputs.saturated, inputs.append, inputs.attend, sketch_inputs.signs, sketch_inputs.polar, sketch_inputs.store,
+)  # fmt: skip
+
+
 def _case(kernel: str, build: Callable[..., Arguments], *args: object) -> Case:
     label = "x".join(str(a.name if isinstance(a, NormMode) else a) for a in args)
-    if build in (inputs.scan, inputs.saturated, inputs.append, inputs.attend):
+    if build in _TAKES_KERNEL:
         return Case(kernel, label, lambda: build(kernel, *args))
     return Case(kernel, label, lambda: build(*args))
 
@@ -108,8 +115,41 @@ def cases() -> Iterator[Case]:
     for parts, heads, d in ((1, 3, 16), (2, 5, 80), (7, 4, 64)):
         for sinks in (0, 1, 2):
             yield _case("merge_states", inputs.merge, parts, heads, d, sinks)
+    yield from _sketch_cases()
     for n in TOKEN_COUNTS:
         yield _case("softmax", inputs.softmax, n, 5, 4.0)
     yield _case("softmax", inputs.softmax, 100, 3, 60.0)
     for n, width, outputs in ((0, 16, 3), (1, 1, 1), (3, 15, 2), (2, 17, 5), (5, 64, 7), (3, 384, 11)):
         yield _case("linear", inputs.linear, n, width, outputs)
+
+
+def _sketch_cases() -> Iterator[Case]:
+    """Signs, sketches and PolarQuant's angles."""
+    for kernel, build in (
+        ("score_signs", sketch_inputs.signs),
+        ("sum_signs", sketch_inputs.signs),
+        ("score_polar", sketch_inputs.polar),
+        ("sum_polar", sketch_inputs.polar),
+    ):
+        for d in HEAD_DIMS:
+            yield _case(kernel, build, d, 2, 3, 33)
+        for tokens in TOKEN_COUNTS:
+            yield _case(kernel, build, 64, 3, 2, tokens)
+        for group in GROUPS:
+            yield _case(kernel, build, 32, 1, group, 47)
+    for kernel in ("store_key_codes", "store_value_codes"):
+        for width in (1, 2, 3, 4):
+            yield _case(kernel, sketch_inputs.store, (width,), 5, 7, 125)
+        for n, first in ((0, 0), (1, 31), (17, 16), (130, 100)):
+            yield _case(kernel, sketch_inputs.store, (1, 3, 4, 2), 4, n, first)
+        yield _case(kernel, sketch_inputs.store, (1,), 144, 3, 30)
+    for tokens in (0, 17, 129):
+        yield _case("score_signs", sketch_inputs.signs, 48, 2, 2, tokens, 1)
+    for d in (16, 80, 128, 576):
+        yield _case("score_sketch", sketch_inputs.sketch, d, 2, 1, 2, 3, 33)
+    for ratio, outer_ratio in ((1, 1), (4, 2), (2, 4)):
+        yield _case("score_sketch", sketch_inputs.sketch, 64, ratio, outer_ratio, 1, 5, 70)
+    for tokens in TOKEN_COUNTS:
+        yield _case("score_sketch", sketch_inputs.sketch, 32, 2, 2, 2, 4, tokens, 2)
+    for group, outliers in ((1, 0), (2, 16), (7, 4)):
+        yield _case("score_sketch", sketch_inputs.sketch, 48, 1, 2, 1, group, 47, outliers)

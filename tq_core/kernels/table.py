@@ -82,7 +82,8 @@ def _kernel(
 
 # d head_dim, m Hadamard order, g = d/16 dim groups, q query heads, s score stride,
 # p pages in the block table, b bytes of the pool, h KV heads, w rows of the book table, c parts of the
-# history, k logits that no value belongs to (none, or one: a learned sink).
+# history, k logits that no value belongs to (none, or one: a learned sink), r and v rows of two sketches
+# (r also the channels of codes that are stored).
 _ROTATION = "in signs f4[d]; in hadamard f4[m,m]"
 _BOOK = "in widths u1[g]; in levels u1[w,16]; in book_scale f4[w]"
 _PAGES = "in pages u4[p]; in layout u4[9]"
@@ -91,6 +92,10 @@ _CENTRED = (
 )
 _SPAN = "u4 n_kv_heads; u4 n_tokens; u4 offset"  # slots 0..n_tokens-1; column of the first one
 
+# Rows of a sketch of outlier channels, offsets in a head's block of what it has beside the key streams, constants.
+_SKETCH = (
+    "u4 n_outliers; u4 outliers_at; u4 outer_scales_at; u4 outer_codes_at; f4 inner_factor; f4 outer_factor"
+)
 _STATE = "inout peak f4[q]; inout total f4[q]; inout out f4[q,d]"
 
 KERNELS: dict[str, Kernel] = {
@@ -172,6 +177,49 @@ KERNELS: dict[str, Kernel] = {
             "merge_states",
             "in peaks f4[c,q]; in totals f4[c,q]; in outs f4[c,q,d]; in sink f4[k,q]; out y f4[q,d]",
             "exact_floats",
+        ),
+        _kernel(
+            "store_key_codes",
+            f"in codes u1[n,h,r]; in scales u2[n,h]; in widths u1[g]; {_PAGES}; inout pool u1[b]; u4 first",
+            "exact_bytes",
+            paged=True,
+        ),
+        _kernel(
+            "store_value_codes",
+            f"in codes u1[n,h,r]; in scales u2[n,h]; in widths u1[g]; {_PAGES}; inout pool u1[b]; u4 first",
+            "exact_bytes",
+            paged=True,
+        ),
+        _kernel(
+            "score_signs",
+            f"in query i2[q,d]; in step f4[q]; {_PAGES}; in pool u1[b]; inout scores f4[q,s]; {_SPAN}; u4 add",
+            "exact_floats",
+            paged=True,
+        ),
+        _kernel(
+            "sum_signs",
+            f"in weights f4[q,s]; {_PAGES}; in pool u1[b]; inout out f4[q,d]; {_SPAN}",
+            "exact_floats",
+            paged=True,
+        ),
+        _kernel(
+            "score_sketch",
+            f"in query f4[q,d]; in sketched f4[q,r]; in inner f4[d,r]; in outer f4[d,v]; {_PAGES}; in pool u1[b]; "
+            f"inout scores f4[q,s]; {_SPAN}; {_SKETCH}",
+            "exact_floats",
+            paged=True,
+        ),
+        _kernel(
+            "score_polar",
+            f"in query f4[q,d]; in angles f4[4,4]; {_PAGES}; in pool u1[b]; inout scores f4[q,s]; {_SPAN}; f4 scale",
+            "exact_floats",
+            paged=True,
+        ),
+        _kernel(
+            "sum_polar",
+            f"in weights f4[q,s]; in angles f4[4,4]; {_PAGES}; in pool u1[b]; inout out f4[q,d]; {_SPAN}",
+            "exact_floats",
+            paged=True,
         ),
         _kernel("softmax", "inout scores f4[q,s]; u4 n_tokens", "exact_floats"),
         _kernel("linear", "in x f4[n,i]; in w f4[o,i]; out y f4[n,o]", "exact_floats"),

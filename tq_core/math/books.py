@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tq_core.errors import CodecError, ValueRangeError, check
-from tq_core.math.lloyd_max import lloyd_max
+from tq_core.math.lloyd_max import Codebook, lloyd_max
 from tq_core.math.pairs import PAIR_BITS, pair_widths
 from tq_core.shapes import check_head_dim
 
@@ -67,9 +67,8 @@ class Books:
         return float(1.0 + probability @ c**2 - 2 * partial @ c)
 
 
-def fit_grid(levels: int) -> tuple[list[int], np.float32]:
-    """Bytes u (ascending) and scale of the grid book closest to the Lloyd-Max book, weighted by probability."""
-    book = lloyd_max(levels)
+def fit_grid(book: Codebook) -> tuple[list[int], np.float32]:
+    """Bytes u (ascending) and scale of the grid book closest to a Lloyd-Max book, weighted by probability."""
     best: tuple[float, list[int], float] = (np.inf, [], 0.0)
     for largest in range(127, 256, 2):
         step = book.centroids[-1] / largest
@@ -162,7 +161,7 @@ def widths_for(rate: float, head_dim: int, code: str = "split") -> npt.NDArray[n
 def _document() -> str:
     out = {}
     for name, count in _names():
-        levels, scale = fit_grid(count)
+        levels, scale = fit_grid(lloyd_max(count))
         out[name] = {"levels": levels, "scale": float(scale).hex()}
     return json.dumps(out, indent=1) + "\n"
 

@@ -45,6 +45,16 @@ class DenseMap:
 
     matrix: F64
 
+    @cached_property
+    def single(self) -> F32:
+        """(m, d) float32, for kernels."""
+        return np.ascontiguousarray(self.matrix, np.float32)
+
+    @cached_property
+    def single_transposed(self) -> F32:
+        """(d, m) float32."""
+        return np.ascontiguousarray(self.matrix.T, np.float32)
+
     @property
     def nbytes(self) -> int:
         return self.matrix.nbytes

@@ -31,16 +31,16 @@ class StructuredSketch:
     """sqrt(d) times one structured rotation: orthogonal rows without a stored matrix."""
 
     def __init__(self, head_dim: int, seed: int) -> None:
-        self._map, self._root = Rounds(head_dim, seed, 1), np.float32(np.sqrt(head_dim))
-        self.nbytes = self._map.nbytes
+        self.map, self.root = Rounds(head_dim, seed, 1), np.float32(np.sqrt(head_dim))
+        self.nbytes = self.map.nbytes
 
     def forward(self, x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """(..., d) to (..., d)."""
-        return self._root * self._map.forward(x)
+        return self.root * self.map.forward(x)
 
     def transpose(self, y: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """(..., d) to (..., d)."""
-        return self._root * self._map.transpose(y)
+        return self.root * self.map.transpose(y)
 
 
 @lru_cache(maxsize=64)

@@ -69,6 +69,8 @@ TQ_INLINE void pack_key(uint8_t* tile, const uint8_t* codes, const uint8_t* widt
       pack_quads<4>(column, codes + kLanes * g, half);
     } else if (widths[g] == 3) {
       pack_quads<3>(column, codes + kLanes * g, half);
+    } else if (widths[g] == 1) {
+      pack_quads<1>(column, codes + kLanes * g, half);
     } else {
       pack_quads<2>(column, codes + kLanes * g, half);
     }

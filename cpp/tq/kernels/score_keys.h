@@ -12,8 +12,8 @@ using QueryWords = Multipliers<kMaxHeadDim / 4>;
 
 // Channel quad kQuad of a 16-channel group. A register of 16 lanes holds one half of the tile's tokens, and a pass
 // takes the two halves; narrower registers are columns of half kHalf.
-template <int kBits, int kHalf, int kQuad, int kHeads, bool kSmall>
-TQ_INLINE void score_quad(Acc* acc, const uint8_t* rows, const Levels& levels, const QueryWords& query, uint32_t at) {
+template <int kBits, int kHalf, int kQuad, int kHeads, bool kSmall, uint32_t kWords>
+TQ_INLINE void score_quad(Acc* acc, const uint8_t* rows, const Levels& levels, const Multipliers<kWords>& query, uint32_t at) {
   Reg bytes[kRegsInPass];
   bytes[0] = level_bytes<kBits, 4 * kHalf + kQuad>(levels, rows);
   if constexpr (kRegsInPass == 2 && kRegLanes == kLanes) bytes[1] = level_bytes<kBits, 4 + kQuad>(levels, rows);
@@ -23,17 +23,17 @@ TQ_INLINE void score_quad(Acc* acc, const uint8_t* rows, const Levels& levels, c
 }
 
 // The same quad of every group of a run.
-template <int kBits, int kHalf, int kQuad, int kHeads, bool kSmall>
-TQ_INLINE void score_quads(Acc* acc, const uint8_t* rows, const Run& run, const Levels& levels, const QueryWords& query) {
+template <int kBits, int kHalf, int kQuad, int kHeads, bool kSmall, uint32_t kWords>
+TQ_INLINE void score_quads(Acc* acc, const uint8_t* rows, const Run& run, const Levels& levels, const Multipliers<kWords>& query) {
   for (uint32_t g = run.begin; g < run.end; g += kGroupStep<kBits>, rows += kBits * kRowBytes)
     score_quad<kBits, kHalf, kQuad, kHeads, kSmall>(acc, rows, levels, query, 4 * g);
 }
 
 // Sums of one run of groups for the tokens of one pass, to sums[head * kTileTokens + ...]. `ahead` leads to the same
 // place of the page that is read next.
-template <int kBits, int kHalf, int kHeads, bool kSmall, int... kIndex>
+template <int kBits, int kHalf, int kHeads, bool kSmall, uint32_t kWords, int... kIndex>
 TQ_INLINE void score_pass(int32_t* sums, const uint8_t* rows, ptrdiff_t ahead, const Run& run, const Levels& levels,
-                          const QueryWords& query, Indices<kIndex...>) {
+                          const Multipliers<kWords>& query, Indices<kIndex...>) {
   Acc acc[kHeads * kRegsInPass] = {no_sum<kIndex>()...};
   if constexpr (kOneSliceLoops) {
     score_quads<kBits, kHalf, 0, kHeads, kSmall>(acc, rows, run, levels, query);
@@ -70,7 +70,7 @@ TQ_INLINE void score_run(float* total, const uint8_t* rows, ptrdiff_t ahead, uin
   for (int h = 0; h < kHeads; ++h)
     for (uint32_t t = 0; t < live; t += kLanes) {
       float* at = total + h * kTileTokens + t;
-      store(at, load(at) + signed_sum(sums + h * kTileTokens + t, query_totals[h]) * splat(book_scale));
+      store(at, load(at) + signed_sum<kBits>(sums + h * kTileTokens + t, query_totals[h]) * splat(book_scale));
     }
 }
 

@@ -62,10 +62,12 @@ TQ_INLINE Levels load_levels(const uint8_t* book, uint32_t code) {
   return Levels{load_table(doubled), rule, code, book};
 }
 
-// Slice kSlice as level bytes; from 5 bits on codes are pair codes. Every index is looked up once (see simd/wasm128.h).
+// Slice kSlice as level bytes; one bit is its own level byte, from 5 bits on codes are pair codes. Every index is looked up once (see simd/wasm128.h).
 template <int kBits, int kSlice>
 TQ_INLINE Reg level_bytes(const Levels& levels, const uint8_t* rows) {
-  if constexpr (kBits < 5) {
+  if constexpr (kBits == 1) {
+    return slice_codes<1, kSlice>(rows);
+  } else if constexpr (kBits < 5) {
     return lookup16(levels.book, slice_codes<kBits, kSlice>(rows));
   } else if constexpr (kHeadsInPass == 1) {
     alignas(kRowBytes) uint8_t out[kRowBytes];
@@ -114,10 +116,11 @@ TQ_INLINE void accumulate_all(Acc* acc, const Reg* bytes, const Multipliers<kWor
 }
 
 // The exact sum of (2u - 255) * multiplier from the sum of u * multiplier: twice the one, less
-// 255 times the multipliers' total. Taken modulo 2^32, where the result fits.
+// 255 times the multipliers' total; 2u - 1 for one bit. Taken modulo 2^32, where the result fits.
+template <int kBits>
 TQ_INLINE F32 signed_sum(const int32_t* sums, int32_t total) {
   const U32 twice = i32_as_u32(load_i32(sums)) << 1;
-  return to_f32(u32_as_i32(twice + splat_u32(0u - 255u * uint32_t(total))));
+  return to_f32(u32_as_i32(twice + splat_u32(0u - (kBits == 1 ? 1u : 255u) * uint32_t(total))));
 }
 
 // Byte k (0..3) of every lane as a centroid.

@@ -46,8 +46,9 @@ TQ_INLINE void quantize_weights(PreparedWeights& out, int h, const float* weight
 }
 
 // out = out * shrink + the sum; shrink is 1 where sums are only added up.
+template <int kBits>
 TQ_INLINE void add_sum(const int32_t* sums, int32_t total, float scale, float shrink, float* out) {
-  store(out, load(out) * splat(shrink) + signed_sum(sums, total) * splat(scale));
+  store(out, load(out) * splat(shrink) + signed_sum<kBits>(sums, total) * splat(scale));
 }
 
 // kTogether neighbouring groups of the same code over the tiles of a page, added to out; of them `live` are asked for, and
@@ -90,7 +91,7 @@ TQ_INLINE void sum_groups(const uint8_t* rows, ptrdiff_t ahead, uint32_t live, u
   }
   for (int h = 0; h < kHeads; ++h)
     for (uint32_t g = 0; g < live; ++g)
-      add_sum(sums + h * kWidth + g * kLanes, w.totals[h], w.unit[h] * book_scale, shrink[h],
+      add_sum<kBits>(sums + h * kWidth + g * kLanes, w.totals[h], w.unit[h] * book_scale, shrink[h],
               out + h * d + g * kGroupStep<kBits> * kLanes);
 }
 

@@ -14,6 +14,10 @@ typedef Reg Table;
 TQ_INLINE Table load_table(const uint8_t* p) { return (Table)_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)p)); }
 TQ_INLINE Reg lookup16(Table table, Reg index) { return (Reg)_mm512_shuffle_epi8((__m512i)table, (__m512i)index); }
 TQ_INLINE RegI madd16(Reg a, Reg b) { return (RegI)_mm512_madd_epi16((__m512i)a, (__m512i)b); }
+// Four floats, and the one that the lowest two bits of every lane name.
+typedef __m512 Four;
+TQ_INLINE Four load_four(const float* p) { return _mm512_broadcast_f32x4(_mm_loadu_ps(p)); }
+TQ_INLINE F32 look_up_four(Four four, U32 index) { return (F32)_mm512_permutevar_ps(four, (__m512i)index); }
 TQ_INLINE F32 load_half(const uint16_t* p) { return (F32)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p)); }
 
 }  // namespace TQ_TARGET

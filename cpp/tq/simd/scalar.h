@@ -29,6 +29,7 @@ TQ_INLINE F32 operator*(F32 a, F32 b) { TQ_EACH a.v[i] = a.v[i] * b.v[i]; return
 TQ_INLINE F32 max(F32 a, F32 b) { TQ_EACH a.v[i] = a.v[i] > b.v[i] ? a.v[i] : b.v[i]; return a; }
 TQ_INLINE F32 min(F32 a, F32 b) { TQ_EACH a.v[i] = a.v[i] < b.v[i] ? a.v[i] : b.v[i]; return a; }
 TQ_INLINE U32 operator&(U32 a, U32 b) { TQ_EACH a.v[i] &= b.v[i]; return a; }
+TQ_INLINE U32 operator^(U32 a, U32 b) { TQ_EACH a.v[i] ^= b.v[i]; return a; }
 TQ_INLINE U32 operator|(U32 a, U32 b) { TQ_EACH a.v[i] |= b.v[i]; return a; }
 TQ_INLINE U32 operator+(U32 a, U32 b) { TQ_EACH a.v[i] += b.v[i]; return a; }
 TQ_INLINE U32 operator<<(U32 a, int n) { TQ_EACH a.v[i] <<= n; return a; }
@@ -84,6 +85,13 @@ TQ_INLINE U32 lookup16(Table table, U32 index) {
   }
   return r;
 }
+
+// Four floats, and the one that the lowest two bits of every lane name.
+struct Four {
+  float v[4];
+};
+TQ_INLINE Four load_four(const float* p) { Four f; __builtin_memcpy(f.v, p, 16); return f; }
+TQ_INLINE F32 look_up_four(const Four& four, U32 index) { F32 r; TQ_EACH r.v[i] = four.v[index.v[i] & 3]; return r; }
 
 // Sixteen bytes, and a whole row, from memory and to it.
 TQ_INLINE U32 load_u8(const uint8_t* p) { U32 r; TQ_EACH r.v[i] = p[i]; return r; }

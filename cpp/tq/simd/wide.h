@@ -31,13 +31,25 @@ TQ_INLINE I32 u32_as_i32(U32 a) { return (I32)a; }
 TQ_INLINE F32 select_ge(F32 x, F32 y, F32 a, F32 b) { return x >= y ? a : b; }
 TQ_INLINE U32 count_greater(U32 count, F32 x, F32 y) { return count - (U32)(x > y); }
 
-#ifndef TQ_NATIVE_HALF  // a target that converts halves itself defines load_half in its own header
+#ifndef TQ_NATIVE_HALF  // x86 targets have instructions for what follows, in their own headers
 TQ_INLINE F32 load_half(const uint16_t* p) {
   U16x16 h;
   __builtin_memcpy(&h, p, 32);
   const U32 bits = __builtin_convertvector(h, U32);
   const F32 magnitude = (F32)((bits & 0x7fffu) << 13) * 0x1p112f;
   return (F32)((bits & 0x8000u) << 16 | (U32)magnitude);
+}
+
+// Four floats, and the one that the lowest two bits of every lane name; the same targets look it up with an instruction.
+struct Four {
+  float v[4];
+};
+TQ_INLINE Four load_four(const float* p) { Four f; __builtin_memcpy(f.v, p, 16); return f; }
+TQ_INLINE F32 look_up_four(const Four& four, U32 index) {
+  const U32 first = (U32)((I32)(index << 31) >> 31), second = (U32)((I32)(index << 30) >> 31);
+  const U32 low = ((U32)splat(four.v[1]) & first) | ((U32)splat(four.v[0]) & ~first);
+  const U32 high = ((U32)splat(four.v[3]) & first) | ((U32)splat(four.v[2]) & ~first);
+  return (F32)((high & second) | (low & ~second));
 }
 #endif
 

@@ -14,6 +14,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tq_core.kernels import case_inputs as inputs
+from tq_core.kernels import sketch_inputs
 from tq_core.kernels.case_inputs import Arguments
 from tq_core.kernels.cases import Case
 from tq_core.kernels.table import KERNELS
@@ -24,7 +25,7 @@ SPECIAL = (0.0, -0.0, 1e-45, -1e-42, 1.17e-38, -1e-30, 1e-7, 1.0, 3.0e4, -6.0e4)
 SPECIAL_HALVES = (0.0, 6e-8, 6.1e-5, 1.0, 65504.0)
 # Inputs that are never negative (a step, a weight, a sum of weights).
 POSITIVE = ("step", "weights", "total", "totals")
-FIXED = ("signs", "hadamard", "levels", "book_scale", "boundaries")  # tables, not data
+FIXED = ("signs", "hadamard", "levels", "book_scale", "boundaries", "angles")  # tables, not data
 
 head_dims = st.one_of(st.integers(1, 16).map(lambda n: 16 * n), st.just(576))
 rates = st.sampled_from(RATES)
@@ -69,6 +70,25 @@ STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
     "append_values": _append("append_values"),
     "quantize_query": _of(inputs.query, head_dims, st.integers(1, 20), st.sampled_from((127, 32639))),
     **{k: _scan(k) for k in KERNELS if k.startswith(("score_", "sum_"))},
+    **{
+        k: _of(sketch_inputs.signs, st.just(k), head_dims, kv_heads, groups, tokens, flags)
+        for k in ("score_signs", "sum_signs")
+    },
+    **{
+        k: _of(sketch_inputs.polar, st.just(k), head_dims, kv_heads, groups, tokens)
+        for k in ("score_polar", "sum_polar")
+    },
+    **{
+        k: _of(
+            sketch_inputs.store, st.just(k), st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple),
+            st.integers(1, 40), st.integers(0, 40), st.integers(0, 260),
+        )
+        for k in ("store_key_codes", "store_value_codes")
+    },
+    "score_sketch": _of(
+        sketch_inputs.sketch, head_dims, st.sampled_from((1, 2, 4)), st.sampled_from((1, 2, 4)), kv_heads, groups,
+        tokens, st.integers(0, 16),
+    ),
     "attend_packed": _of(
         inputs.attend, st.just("attend_packed"), rates, rates, head_dims, kv_heads, groups, tokens, flags,
         st.integers(0, 300), flags,
@@ -125,7 +145,7 @@ def drawn_cases(draw: st.DrawFn, kernel: str) -> Case:
         _plant_scales(made, scale_place, scale)
         available = made["pool"].size // int(made["layout"][1])
         # A page may be read twice, but not written twice.
-        once = kernel.startswith("append")
+        once = kernel.startswith(("append", "store"))
         n = made["pages"].size
         drawn = draw(st.lists(st.integers(0, available - 1), min_size=n, max_size=n, unique=once))
         made["pages"] = np.array(drawn, np.uint32)

@@ -43,11 +43,19 @@ class LayerRecorder:
         """A step of the cache behind this one."""
         return step_of(self.cache)
 
-    def attend(self, layer: int, queries: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def attend(
+        self,
+        layer: int,
+        queries: np.ndarray,
+        keys: np.ndarray,
+        values: np.ndarray,
+        *,
+        sliding_window: int | None = None,
+    ) -> np.ndarray:
         """Attend through the cache behind this one."""
         if layer in self._calls:
             self._calls[layer].append((queries.copy(), keys.copy(), values.copy()))
-        return self.cache.attend(layer, queries, keys, values)
+        return self.cache.attend(layer, queries, keys, values, sliding_window=sliding_window)
 
     def recorded(self) -> dict[int, Attended]:
         """layer -> (queries, keys, values) of all tokens."""

@@ -13,7 +13,7 @@ from tq_core.model import tiny_task
 from tq_core.model.chat import Message, chat_tokens
 from tq_core.model.interface import LanguageModel
 from tq_core.model.tiny import TinyModel
-from tq_core.model.transformer import LlamaModel
+from tq_core.model.transformer import DecoderModel
 
 _CONVERSATION = (
     Message("system", "Answer briefly."),
@@ -28,16 +28,16 @@ def cache_identity(model: LanguageModel, arm: Arm, adapter_digest: str = NONE) -
 
     ``adapter_digest`` names what is added to the weights. Raises DTypeError for a model of an unknown kind.
     """
-    if isinstance(model, LlamaModel):
+    if isinstance(model, DecoderModel):
         facts = _llama_facts(model)
     elif isinstance(model, TinyModel):
         facts = _tiny_facts(model)
     else:
-        raise DTypeError(f"model: expected a LlamaModel or TinyModel, got {type(model).__name__}")
+        raise DTypeError(f"model: expected a DecoderModel or TinyModel, got {type(model).__name__}")
     return identify(model.shape, arm, model_digest=model.digest, adapter_digest=adapter_digest, **facts)
 
 
-def _llama_facts(model: LlamaModel) -> dict[str, str]:
+def _llama_facts(model: DecoderModel) -> dict[str, str]:
     rope = f"adjacent pairs, base {float(model.config.rope_theta).hex()}, no scaling"
     return {
         "tokenizer_digest": model.tokenizer.digest,

@@ -45,6 +45,6 @@ def _load_tiny() -> LanguageModel:
 @lru_cache(maxsize=1)
 def _load_gguf(name: str, path: str, digest: str) -> LanguageModel:
     from tq_core.model.gguf_file import GgufFile
-    from tq_core.model.transformer import LlamaModel
+    from tq_core.model.transformer import DecoderModel
 
-    return LlamaModel.from_gguf(GgufFile.read(path, digest), name)
+    return DecoderModel.from_gguf(GgufFile.read(path, digest), name)

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from tq_core.errors import ModelFileError
 from tq_core.model.gguf_file import GgufFile
-from tq_core.model.transformer import LlamaModel
+from tq_core.model.transformer import DecoderModel
 from tq_core.tests.model import synthetic
 
 
-def build(data: bytes) -> LlamaModel:
-    return LlamaModel.from_gguf(GgufFile.from_bytes("test.gguf", data), "test")
+def build(data: bytes) -> DecoderModel:
+    return DecoderModel.from_gguf(GgufFile.from_bytes("test.gguf", data), "test")
 
 
 def test_scan_agrees_with_the_library(synthetic_path: Path) -> None:

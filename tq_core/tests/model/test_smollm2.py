@@ -16,7 +16,7 @@ from tq_core.model.exact_cache import ExactCache
 from tq_core.model.fetch import SMOLLM2, model_path
 from tq_core.model.generate import chat
 from tq_core.model.gguf_file import GgufFile
-from tq_core.model.transformer import LlamaModel
+from tq_core.model.transformer import DecoderModel
 
 GOLDEN = Path(__file__).parents[3] / "validation" / "golden" / "smollm2"
 CASES = json.loads((GOLDEN / "cases.json").read_text())
@@ -53,7 +53,7 @@ class Agreement:
     log_prob_difference: float
 
 
-def agreement(model: LlamaModel, golden: Golden) -> Agreement:
+def agreement(model: DecoderModel, golden: Golden) -> Agreement:
     """KL(reference || model) over the kept tokens and one bucket for all others, in nats."""
     tokens = golden.record["prompt_tokens"]
     logits = model.forward(tokens, ExactCache(model.shape)).astype(np.float64)
@@ -77,7 +77,7 @@ def test_golden_files_are_whole_and_about_this_model(name: str) -> None:
 
 @pytest.mark.model
 @pytest.mark.parametrize("name", ["transformers", "llama_cpp_f32"])
-def test_logits_match_runtimes_that_compute_in_float(smollm2: LlamaModel, name: str) -> None:
+def test_logits_match_runtimes_that_compute_in_float(smollm2: DecoderModel, name: str) -> None:
     got = agreement(smollm2, Golden.read(name))
     # Measured against both: KL 9e-12, log-probabilities within 3e-5. The limits leave room for the
     # summation order of another BLAS, and are far below what a wrong angle or epsilon would cost.
@@ -87,7 +87,7 @@ def test_logits_match_runtimes_that_compute_in_float(smollm2: LlamaModel, name: 
 
 
 @pytest.mark.model
-def test_logits_are_near_llama_cpp_on_the_same_file(smollm2: LlamaModel) -> None:
+def test_logits_are_near_llama_cpp_on_the_same_file(smollm2: DecoderModel) -> None:
     got = agreement(smollm2, Golden.read("llama_cpp"))
     # Here llama.cpp rounds activations to int8 blocks. Measured: KL 0.0026, top-1 96 %. With float32
     # weights (the test above) the difference is gone.
@@ -112,7 +112,7 @@ def test_llama_cpp_is_as_far_from_itself() -> None:
 
 
 @pytest.mark.model
-def test_token_ids_match_llama_cpp(smollm2: LlamaModel) -> None:
+def test_token_ids_match_llama_cpp(smollm2: DecoderModel) -> None:
     record = Golden.read("llama_cpp").record
     assert smollm2.tokenize(CASES["prompt"]) == record["prompt_tokens"]
     for text, ids in zip(CASES["tokenizer_texts"], record["tokenizer_ids"], strict=True):
@@ -120,7 +120,7 @@ def test_token_ids_match_llama_cpp(smollm2: LlamaModel) -> None:
 
 
 @pytest.mark.model
-def test_chat_format_is_that_of_the_file(smollm2: LlamaModel) -> None:
+def test_chat_format_is_that_of_the_file(smollm2: DecoderModel) -> None:
     template = GgufFile.read(model_path(SMOLLM2)).metadata("tokenizer.chat_template", str)
     assert DEFAULT_SYSTEM in template
     text = smollm2.detokenize(chat_tokens(smollm2.tokenizer, [Message("user", "Hi")]))
@@ -132,14 +132,14 @@ def test_chat_format_is_that_of_the_file(smollm2: LlamaModel) -> None:
 
 
 @pytest.mark.model
-def test_greedy_chat_reads_sensibly(smollm2: LlamaModel) -> None:
+def test_greedy_chat_reads_sensibly(smollm2: DecoderModel) -> None:
     question = [Message("user", "What is the capital of France?")]
     reply = chat(smollm2, question, ExactCache(smollm2.shape), max_new_tokens=24)
     assert reply == "The capital of France is Paris."
 
 
 @pytest.mark.model
-def test_single_steps_match_the_prompt_in_one_piece(smollm2: LlamaModel) -> None:
+def test_single_steps_match_the_prompt_in_one_piece(smollm2: DecoderModel) -> None:
     tokens = np.array(Golden.read("transformers").record["prompt_tokens"][:24])
     whole = smollm2.forward(tokens, ExactCache(smollm2.shape))
     cache = ExactCache(smollm2.shape)
@@ -150,7 +150,7 @@ def test_single_steps_match_the_prompt_in_one_piece(smollm2: LlamaModel) -> None
 
 @pytest.mark.model
 @pytest.mark.slow
-def test_scan_agrees_with_the_library_on_the_real_file(smollm2: LlamaModel) -> None:
+def test_scan_agrees_with_the_library_on_the_real_file(smollm2: DecoderModel) -> None:
     ours, theirs = GgufFile.read(model_path(SMOLLM2)), gguf.GGUFReader(model_path(SMOLLM2))
     fields = {key: field.contents() for key, field in theirs.fields.items() if not key.startswith("GGUF.")}
     assert ours.header.metadata == fields

@@ -37,7 +37,9 @@ def recipe(file: GgufFile, vocabulary: Vocabulary) -> Recipe:
     pieces = vocabulary.of_kinds(NORMAL)
     single = {piece for piece in pieces if len(piece) == 1}
     rare = set("".join(pieces)) - single
-    require(not rare, "tokenizer.ggml.tokens", "a piece for every character of a piece", f"{len(rare)} without")
+    require(
+        not rare, "tokenizer.ggml.tokens", "a piece for every character of a piece", f"{len(rare)} without"
+    )
     missing = {f"<0x{byte:02X}>" for byte in range(256)} - set(vocabulary.of_kinds(BYTE))
     require(not missing, "tokenizer.ggml.tokens", "a token for every byte", f"{len(missing)} missing")
     ids = vocabulary.all_ids()

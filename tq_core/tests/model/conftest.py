@@ -22,12 +22,21 @@ def synthetic_model(synthetic_path: Path) -> DecoderModel:
     return synthetic.load(synthetic_path)
 
 
-@pytest.fixture(scope="session")
-def smollm2() -> DecoderModel:
-    """The real model; without its file the tests that ask for it say that they were not exercised."""
+def real(name: str) -> DecoderModel:
+    """A real model; without its file the tests that ask for it say that they were not exercised."""
     try:
-        model = load_model("smollm2", may_fetch=False)
+        model = load_model(name, may_fetch=False)
     except ModelUnavailable as error:
         pytest.skip(f"real model not exercised: {error}")
     assert isinstance(model, DecoderModel)
     return model
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> DecoderModel:
+    return real("smollm2")
+
+
+@pytest.fixture(scope="session")
+def gemma() -> DecoderModel:
+    return real("gemma")

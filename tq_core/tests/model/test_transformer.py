@@ -62,7 +62,9 @@ def test_logits_match_a_plain_float64_forward_pass(synthetic_model: DecoderModel
 
 
 @pytest.mark.parametrize("chunk_tokens", [1, 7, 256, 300])
-def test_any_split_of_a_prompt_gives_the_same_logits(synthetic_model: DecoderModel, chunk_tokens: int) -> None:
+def test_any_split_of_a_prompt_gives_the_same_logits(
+    synthetic_model: DecoderModel, chunk_tokens: int
+) -> None:
     whole = synthetic_model.forward(TOKENS, ExactCache(synthetic_model.shape))
     cache = ExactCache(synthetic_model.shape)
     seen = 0

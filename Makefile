@@ -60,8 +60,8 @@ wasm: setup ## build the wasm modules from cpp/ (done by setup; skipped when up 
 	@$(python) -m wasm.build
 
 .PHONY: model
-model: setup ## fetch the real model into the user's cache directory
-	$(python) -m tq_core.model.fetch
+model: setup ## fetch a real model into the user's cache directory (MODEL=smollm2 or gemma)
+	$(python) -m tq_core.model.fetch $(MODEL)
 
 ##@ Tests
 .PHONY: test

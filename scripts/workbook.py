@@ -31,7 +31,7 @@ def fetch_model(name):
     if name == "tiny":
         print("      part of the repository, nothing to fetch")
         return PASS
-    return run(sys.executable, "-m", "tq_core.model.fetch").returncode
+    return run(sys.executable, "-m", "tq_core.model.fetch", name).returncode
 
 
 def execute_notebooks(folder):

@@ -77,7 +77,7 @@ def _parser() -> _Parser:
     )
 
     validate = commands.add_parser("validate", help="validate an arm on a model and write the report")
-    validate.add_argument("--model", default="tiny", help="tiny (default) or smollm2")
+    validate.add_argument("--model", default="tiny", help="tiny (default), smollm2 or gemma")
     validate.add_argument("--arm", default="structured-turbo", help="the arm under test")
     validate.add_argument("--key-bits", type=float, metavar="BITS")
     validate.add_argument("--value-bits", type=float, metavar="BITS")

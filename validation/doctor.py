@@ -13,18 +13,15 @@ from validation.parity_report import expected_backends, missing_backends
 
 def model_statuses() -> list[dict[str, Any]]:
     """Every model by name: whether its file is here, and where it would come from."""
-    from tq_core.model.fetch import SMOLLM2, model_path
+    from tq_core.model.sources import SOURCES, model_path
     from tq_core.model.tiny import WEIGHTS_FILE
 
-    real = model_path(SMOLLM2).exists()
-    return [
-        {"name": "tiny", "available": WEIGHTS_FILE.exists(), "reason": "part of the repository"},
-        {
-            "name": "smollm2",
-            "available": real,
-            "reason": "in the cache directory" if real else SMOLLM2.advice(),
-        },
-    ]
+    rows = [{"name": "tiny", "available": WEIGHTS_FILE.exists(), "reason": "part of the repository"}]
+    for source in SOURCES.values():
+        there = model_path(source).exists()
+        reason = "in the cache directory" if there else source.advice()
+        rows.append({"name": source.name, "available": there, "reason": reason})
+    return rows
 
 
 def diagnose() -> dict[str, Any]:

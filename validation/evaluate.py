@@ -32,6 +32,7 @@ class LayerRecorder:
 
     def __init__(self, cache: CacheLike, layers: Sequence[int]) -> None:
         self.cache = cache
+        self.windows: dict[int, int | None] = {}  # sliding window of each layer that was recorded
         self._calls: dict[int, list[Attended]] = {layer: [] for layer in layers}
 
     @property
@@ -43,11 +44,20 @@ class LayerRecorder:
         """A step of the cache behind this one."""
         return step_of(self.cache)
 
-    def attend(self, layer: int, queries: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def attend(
+        self,
+        layer: int,
+        queries: np.ndarray,
+        keys: np.ndarray,
+        values: np.ndarray,
+        *,
+        sliding_window: int | None = None,
+    ) -> np.ndarray:
         """Attend through the cache behind this one."""
         if layer in self._calls:
             self._calls[layer].append((queries.copy(), keys.copy(), values.copy()))
-        return self.cache.attend(layer, queries, keys, values)
+            self.windows[layer] = sliding_window
+        return self.cache.attend(layer, queries, keys, values, sliding_window=sliding_window)
 
     def recorded(self) -> dict[int, Attended]:
         """layer -> (queries, keys, values) of all tokens."""
@@ -103,20 +113,31 @@ def checkpoints(n_tokens: int, count: int) -> list[int]:
 
 
 def probe_attention(
-    shape: ModelShape, factory: Factory, layer: int, attended: Attended, count: int = 4
+    shape: ModelShape,
+    factory: Factory,
+    layer: int,
+    attended: Attended,
+    count: int = 4,
+    sliding_window: int | None = None,
 ) -> AttentionScores:
     """Compare a cache with exact attention on the same queries, keys and values of one layer.
 
     A fresh cache from ``factory`` reads them; at ``count`` lengths the newest token's scores against
-    everything stored are ranked beside float64 scores, and all attention outputs are compared.
+    everything that it sees are ranked beside float64 scores, and all attention outputs are compared.
     """
     queries, keys, values = attended
     cache, exact = factory(), ExactCache(shape)
     pairs, outputs, begin = [], [], 0
     for end in checkpoints(len(queries), count):
         piece = slice(begin, end)
-        outputs.append(cache.attend(layer, queries[piece], keys[piece], values[piece]))
-        pairs.append((exact_scores(queries[end - 1], keys[:end]), cache.scores(layer, queries[end - 1])))
+        outputs.append(
+            cache.attend(layer, queries[piece], keys[piece], values[piece], sliding_window=sliding_window)
+        )
+        low = 0 if sliding_window is None else max(0, end - sliding_window)
+        scores = cache.scores(layer, queries[end - 1])[:, low:]
+        pairs.append((exact_scores(queries[end - 1], keys[low:end]), scores))
         begin = end
-    reference = exact.attend(layer, queries[:begin], keys[:begin], values[:begin])
+    reference = exact.attend(
+        layer, queries[:begin], keys[:begin], values[:begin], sliding_window=sliding_window
+    )
     return score_rankings(pairs, (reference, np.concatenate(outputs)))

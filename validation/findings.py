@@ -126,7 +126,14 @@ def collect(
         read += n_tokens
         for name, arm in arms.items() if early else ():
             for layer, attended in recorder.recorded().items():
-                score = probe_attention(model.shape, lambda a=arm, n=n_tokens: paged(a, n), layer, attended)  # type: ignore[misc]
+                window = recorder.windows[layer]
+                score = probe_attention(
+                    model.shape,
+                    lambda a=arm, n=n_tokens: paged(a, n),  # type: ignore[misc]
+                    layer,
+                    attended,
+                    sliding_window=window,
+                )
                 probes[name][layer].append(score)
     for name, by_layer in probes.items():
         found.arms[name].attention = {i: AttentionScores.join(parts) for i, parts in by_layer.items()}

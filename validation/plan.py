@@ -139,3 +139,11 @@ PRESETS["smollm2"] = Preset(
     top1_why="One changed word in ten is taken as the most that a reader may overlook, which is a judgement; the same arm at 2 bits "
     "keeps 88 % on the first two texts.",
 )
+PRESETS["gemma"] = Preset(
+    tokens=2_000,
+    length=512,
+    kl_budget=0.02,
+    top1_budget=0.9,
+    kl_why="The limit of smollm2, so that the two models can be told apart by the same measure.",
+    top1_why="One changed word in ten is taken as the most that a reader may overlook, which is a judgement.",
+)

@@ -10,7 +10,7 @@ from validation.findings import Findings
 from validation.gates import Verdict
 from validation.stats import MIN_DOCUMENTS
 
-REAL_MODELS = ("smollm2",)
+REAL_MODELS = ("smollm2", "gemma")
 _OPENING = {
     "pass": "PASS: every gate held.",
     "fail": "FAIL: {n} of {total} gates did not hold.",

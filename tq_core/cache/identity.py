@@ -36,7 +36,7 @@ class CacheIdentity:
     page_layout: str = _said("header, alignment, tiles and streams of a packed and of a half page", 1)
     model_digest: str = _said("SHA-256 of the weights' file", 2)
     adapter_digest: str = _said('SHA-256 of an adapter on the weights, or "none"', 2)
-    positions: str = _said("rotary embedding: pairing, base, scaling", 2)
+    positions: str = _said("rotary embedding: pairing, base, scaling; sliding windows per layer", 2)
     tokenizer_digest: str = _said("digest of vocabulary, merges and special tokens", 3)
     chat_template_digest: str = _said("digest of how a conversation becomes tokens", 4)
     n_layers: int = _said("layers", 5)

@@ -160,7 +160,8 @@ def planned_local(
     """As ``planned`` for a model in which ``local_layers`` layers attend to the newest ``sliding_window`` tokens only.
 
     Such layers are counted with the most that they hold when whole pages are retired: the sliding window and one
-    token less than a page. The step's scratch and the fixed tables serve all layers and are counted once.
+    token less than a page. PagedCache retires none: it keeps what a sliding window hides, in every layer, and its
+    ledger counts it. The step's scratch and the fixed tables serve all layers and are counted once.
     Raises ValueRangeError unless 0 <= local_layers <= n_layers.
     """
     layers = shape.n_layers

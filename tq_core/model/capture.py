@@ -38,10 +38,18 @@ class RecordingCache:
                 del calls[count:]
             raise
 
-    def attend(self, layer: int, queries: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def attend(
+        self,
+        layer: int,
+        queries: np.ndarray,
+        keys: np.ndarray,
+        values: np.ndarray,
+        *,
+        sliding_window: int | None = None,
+    ) -> np.ndarray:
         """Attend through the cache behind this one; record the arguments once it has accepted them."""
         copies = queries.copy(), keys.copy(), values.copy()
-        output = self.cache.attend(layer, queries, keys, values)
+        output = self.cache.attend(layer, queries, keys, values, sliding_window=sliding_window)
         self.calls[layer].append(copies)
         return output
 

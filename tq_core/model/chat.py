@@ -27,11 +27,19 @@ class Message:
         check(self.role in ROLES, "role", f"one of {', '.join(ROLES)}", self.role, ValueRangeError)
 
 
+def has_conversations(tokenizer: GgufTokenizer) -> bool:
+    """Whether the vocabulary has this format's special tokens; a model without them was not trained to converse in it."""
+    return all(token in tokenizer.special for token in ("<|im_start|>", "<|im_end|>"))
+
+
 def chat_tokens(tokenizer: GgufTokenizer, messages: Sequence[Message]) -> list[int]:
     """Token ids of the conversation, ready for the assistant's next turn.
 
-    Contents are encoded literally: special tokens written inside a message stay text.
+    Contents are encoded literally: special tokens written inside a message stay text. Raises ValueRangeError
+    without messages, and for a tokenizer whose model does not know the format.
     """
+    known = has_conversations(tokenizer)
+    check(known, "tokenizer", "one with <|im_start|> and <|im_end|>", "one without", ValueRangeError)
     check(len(messages) > 0, "messages", "one or more", len(messages), ValueRangeError)
     turns = list(messages)
     if turns[0].role != "system":

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from tq_core.cache.attention import Mask
 from tq_core.errors import DTypeError, ValueRangeError, check
 from tq_core.model.layers import softmax_rows
 from tq_core.shapes import ModelShape
@@ -31,6 +32,17 @@ def check_attend_arguments(
         check(array.dtype == np.float32, name, "float32", array.dtype, DTypeError)
         check(bool(np.isfinite(array).all()), name, "finite values", "inf or nan", ValueRangeError)
     return n_tokens
+
+
+def _hidden(start: int, n_tokens: int, sliding_window: int | None) -> tuple[int, np.ndarray | None]:
+    """(oldest position that a query from ``start`` on sees, which of the newest columns each query must not see)."""
+    low = 0 if sliding_window is None else max(0, start + 1 - sliding_window)
+    if n_tokens == 1:
+        return low, None
+    # Query t may read positions up to start + t: without a window, only the newest n_tokens columns need a mask.
+    columns = np.arange(start if sliding_window is None else low, start + n_tokens)
+    ages = np.arange(start, start + n_tokens)[:, None] - columns
+    return low, (ages < 0) if sliding_window is None else (ages < 0) | (ages >= sliding_window)
 
 
 class ExactCache:
@@ -65,15 +77,24 @@ class ExactCache:
             self._lengths = lengths
             raise
 
-    def attend(self, layer: int, queries: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def attend(
+        self,
+        layer: int,
+        queries: np.ndarray,
+        keys: np.ndarray,
+        values: np.ndarray,
+        *,
+        sliding_window: int | None = None,
+    ) -> np.ndarray:
         """Append the tokens to ``layer``; each query attends to all tokens up to and including its own.
 
         queries float32 (n_tokens, n_query_heads, head_dim), keys and values
         (n_tokens, n_kv_heads, head_dim), all after RoPE. Returns float32 of the shape of queries:
-        softmax(q k^T / sqrt(head_dim)) v per head. Raises ShapeError, DTypeError or ValueRangeError
-        before anything is appended.
+        softmax(q k^T / sqrt(head_dim)) v per head. sliding_window: as in Mask; what is hidden stays stored.
+        Raises ShapeError, DTypeError or ValueRangeError before anything is appended.
         """
         n_tokens = check_attend_arguments(self.shape, layer, queries, keys, values)
+        Mask(sliding_window=sliding_window).check(self.shape.n_query_heads)
         if n_tokens == 0:
             return np.empty_like(queries)
         start = self._lengths[layer]
@@ -83,18 +104,17 @@ class ExactCache:
         self._values[layer][:, start:end] = values.transpose(1, 0, 2)
         self._lengths[layer] = end
         group = self.shape.group_size_heads
-        # Query t may read positions up to start + t; only the newest n_tokens columns need a mask.
-        hidden = np.triu(np.ones((n_tokens, n_tokens), bool), k=1) if n_tokens > 1 else None
+        low, hidden = _hidden(start, n_tokens, sliding_window)
         output = np.empty_like(queries)
         scaled = queries * self._scale
         for kv_head in range(self.shape.n_kv_heads):
             heads = slice(kv_head * group, (kv_head + 1) * group)
             rows = scaled[:, heads].transpose(1, 0, 2).reshape(group * n_tokens, -1)
-            scores = (rows @ self._keys[layer][kv_head, :end].T).reshape(group, n_tokens, end)
+            scores = (rows @ self._keys[layer][kv_head, low:end].T).reshape(group, n_tokens, end - low)
             if hidden is not None:
-                scores[:, :, start:][:, hidden] = -np.inf
-            weights = softmax_rows(scores).reshape(group * n_tokens, end)
-            sums = weights @ self._values[layer][kv_head, :end]
+                scores[:, :, -hidden.shape[1] :][:, hidden] = -np.inf
+            weights = softmax_rows(scores).reshape(group * n_tokens, end - low)
+            sums = weights @ self._values[layer][kv_head, low:end]
             output[:, heads] = sums.reshape(group, n_tokens, -1).transpose(1, 0, 2)
         return output
 

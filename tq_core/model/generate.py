@@ -10,7 +10,7 @@ from tq_core.errors import ValueRangeError, check
 from tq_core.model.chat import Message, chat_tokens
 from tq_core.model.interface import CacheLike, LanguageModel, check_tokens, forward_chunks
 from tq_core.model.sampling import Sampler, Sampling
-from tq_core.model.transformer import LlamaModel
+from tq_core.model.transformer import DecoderModel
 
 
 def generate(
@@ -57,7 +57,7 @@ def _generate(
 
 
 def chat(
-    model: LlamaModel,
+    model: DecoderModel,
     messages: Sequence[Message],
     cache: CacheLike,
     max_new_tokens: int = 64,

@@ -17,12 +17,13 @@ from gguf.constants import GGMLQuantizationType
 from gguf.quants import dequantize
 
 from tq_core.errors import ModelFileError
-from tq_core.model.gguf_header import GgufHeader, TensorInfo, require, scan_header
+from tq_core.model.gguf_header import GgufHeader, require, scan_header
 
 T = TypeVar("T", int, float, bool, str, list)
 
 MAX_FILE_BYTES = 2 << 30
-TENSOR_TYPES = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0")
+TENSOR_TYPES = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
+_ROWS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
@@ -88,17 +89,15 @@ class GgufFile:
         """
         require(name in self.header.tensors, name, "a tensor", "no such tensor")
         info = self.header.tensors[name]
-        with np.errstate(all="ignore"):  # a tampered scale may overflow; the check below reports it
-            values = _dequantized(self.data, info)
-        require(bool(np.isfinite(values).all()), f"data of {name}", "finite weights", "inf or nan")
+        raw = np.frombuffer(self.data, np.uint8, info.n_bytes, info.start)
+        rows = raw.reshape(-1, raw.size // int(np.prod(info.shape[:-1], dtype=np.int64)))
+        values = np.empty((len(rows), info.shape[-1]), np.float32)
+        # By and by: gguf's own pieces, joined at the end, would take the memory of a large tensor twice.
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            part = slice(start, start + _ROWS_AT_ONCE)
+            with np.errstate(all="ignore"):  # a tampered scale may overflow; the check below reports it
+                values[part] = dequantize(rows[part], GGMLQuantizationType[info.type_name])
+            require(bool(np.isfinite(values[part]).all()), f"data of {name}", "finite weights", "inf or nan")
+        values = values.reshape(info.shape)
         values.flags.writeable = False
         return values
-
-
-def _dequantized(data: bytes, info: TensorInfo) -> np.ndarray:
-    raw = np.frombuffer(data, np.uint8, info.n_bytes, info.start)
-    rows = raw.reshape(*info.shape[:-1], -1)
-    values = dequantize(rows, GGMLQuantizationType[info.type_name])
-    if info.type_name == "F32":
-        values = values.copy()  # a view would keep the whole file's bytes alive
-    return values.reshape(info.shape)

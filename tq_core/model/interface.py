@@ -11,17 +11,29 @@ import numpy as np
 from tq_core.errors import DTypeError, ValueRangeError, check
 from tq_core.shapes import ModelShape
 
-# Bounds the working memory of a long prompt; logits of 256 tokens at 49,152 words are 50 MB.
+# Bound the working memory of a long prompt.
 CHUNK_TOKENS = 256
+CHUNK_LOGIT_BYTES = 64 << 20
 
 
 class CacheLike(Protocol):
-    """All that a model knows of a cache. ``attend`` appends, then attends causally, layer by layer."""
+    """All that a model knows of a cache. ``attend`` appends, then attends causally, layer by layer.
+
+    With ``sliding_window`` a query sees so many of the newest tokens, itself included, and no older one.
+    """
 
     @property
     def length(self) -> int: ...
 
-    def attend(self, layer: int, queries: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray: ...
+    def attend(
+        self,
+        layer: int,
+        queries: np.ndarray,
+        keys: np.ndarray,
+        values: np.ndarray,
+        *,
+        sliding_window: int | None = None,
+    ) -> np.ndarray: ...
 
 
 def step_of(cache: CacheLike) -> AbstractContextManager[None]:
@@ -83,13 +95,16 @@ def forward_chunks(
     model: LanguageModel,
     tokens: Sequence[int] | np.ndarray,
     cache: CacheLike,
-    chunk_tokens: int = CHUNK_TOKENS,
+    chunk_tokens: int | None = None,
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Feed ``tokens`` in pieces; yield (index of the piece's first token, its logits).
 
-    Logits are float32 (n_piece, vocab_size). Callers reduce each piece before the next one is made, so
-    memory does not grow with the text. The tokens are checked as a whole before the first piece runs.
+    Logits are float32 (n_piece, vocab_size), at most CHUNK_LOGIT_BYTES unless ``chunk_tokens`` says otherwise.
+    Callers reduce each piece before the next one is made, so memory does not grow with the text. The tokens are
+    checked as a whole before the first piece runs.
     """
+    if chunk_tokens is None:
+        chunk_tokens = min(CHUNK_TOKENS, max(1, CHUNK_LOGIT_BYTES // (4 * model.vocab_size)))
     check(chunk_tokens >= 1, "chunk_tokens", "1 or more", chunk_tokens, ValueRangeError)
     array = check_tokens(tokens, model.vocab_size, cache.length, model.context_length)
 

@@ -10,6 +10,8 @@ import numpy as np
 
 from tq_core.errors import DTypeError, check
 
+_GELU_SLOPE, _GELU_CUBIC = np.float32((2 / np.pi) ** 0.5), np.float32(0.044715)
+
 
 def require_float32(argument: str, array: np.ndarray) -> np.ndarray:
     """Return ``array``; DTypeError unless it is float32."""
@@ -46,6 +48,20 @@ def swiglu(gate: np.ndarray, up: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):  # exp(-gate) = inf gives the right limit: zero
         activated = gate / (np.float32(1.0) + np.exp(-gate))
     return require_float32("swiglu output", activated * up)
+
+
+def geglu_tanh(gate: np.ndarray, up: np.ndarray) -> np.ndarray:
+    """``gelu(gate) * up``, float32, elementwise, with GELU's tanh form.
+
+    Shazeer (arXiv 2002.05202), GEGLU; Hendrycks and Gimpel, "Gaussian Error Linear Units" (arXiv 1606.08415),
+    section 2: gelu(x) is about ``x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))``.
+    """
+    inner = _GELU_SLOPE * (gate + _GELU_CUBIC * (gate * gate * gate))
+    activated = np.float32(0.5) * gate * (np.float32(1.0) + np.tanh(inner))
+    return require_float32("geglu output", activated * up)
+
+
+GATES = {"silu": swiglu, "gelu_tanh": geglu_tanh}
 
 
 def softmax_rows(scores: np.ndarray) -> np.ndarray:

@@ -40,6 +40,12 @@ class RopeTable:
         table.sines.flags.writeable = False
         return table
 
+    def rotate(self, vectors: np.ndarray, first_position: int, pairing: str) -> np.ndarray:
+        """Rotate with ``pairing`` "adjacent" or "half split"; ValueRangeError for another."""
+        rotations = {"adjacent": self.rotate_adjacent, "half split": self.rotate_half_split}
+        check(pairing in rotations, "pairing", f"one of {', '.join(rotations)}", pairing, ValueRangeError)
+        return rotations[pairing](vectors, first_position)
+
     def rotate_adjacent(self, vectors: np.ndarray, first_position: int) -> np.ndarray:
         """Rotate pairs (2 i, 2 i + 1) of ``vectors``, float32 (n_tokens, n_heads, head_dim).
 

@@ -1,21 +1,24 @@
-"""The numpy runtime of llama-architecture models.
+"""The numpy runtime of decoder models: the llama architecture, and Gemma 3's.
 
-Touvron et al., "LLaMA" (arXiv 2302.13971): pre-norm decoder blocks with RMSNorm, rotary embedding and
-SwiGLU; grouped-query attention as in Ainslie et al. (arXiv 2305.13245). The cache does the attention.
-The runtime hands it queries, keys and values and knows nothing of how it keeps them.
+Touvron et al., "LLaMA" (arXiv 2302.13971): pre-norm decoder blocks with RMSNorm, rotary embedding and a gated
+feed-forward unit; grouped-query attention as in Ainslie et al. (arXiv 2305.13245). Gemma 3 (arXiv 2503.19786) adds
+norms of queries and keys, norms after attention and feed-forward, and layers that see a sliding window only. The
+cache does the attention. The runtime hands it queries, keys, values and the layer's window, and knows nothing of how
+it keeps them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from tq_core.model.config import LlamaConfig
+from tq_core.model.architectures import read_config
+from tq_core.model.config import DecoderConfig
 from tq_core.model.gguf_file import GgufFile
 from tq_core.model.interface import CHUNK_TOKENS, CacheLike, check_tokens, step_of
-from tq_core.model.layers import linear, rms_norm, swiglu
+from tq_core.model.layers import GATES, linear, require_float32, rms_norm
 from tq_core.model.rope import RopeTable
 from tq_core.model.tokenizer import GgufTokenizer
 from tq_core.shapes import ModelShape
@@ -23,7 +26,10 @@ from tq_core.shapes import ModelShape
 
 @dataclass(frozen=True)
 class BlockWeights:
-    """One layer, float32; matrices (n_out, n_in). Maps that read the same input are stacked into one."""
+    """One layer, float32; matrices (n_out, n_in). Maps that read the same input are stacked into one.
+
+    The norms of queries and keys and those after attention and feed-forward are None where the model has none.
+    """
 
     attention_norm: np.ndarray
     query_key_value: np.ndarray
@@ -31,10 +37,14 @@ class BlockWeights:
     feed_forward_norm: np.ndarray
     gate_up: np.ndarray
     down: np.ndarray
+    query_norm: np.ndarray | None = None
+    key_norm: np.ndarray | None = None
+    attention_post_norm: np.ndarray | None = None
+    feed_forward_post_norm: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
-class LlamaWeights:
+class DecoderWeights:
     """``embedding`` and ``output`` are (vocab_size, embedding_size), one array when they are tied."""
 
     embedding: np.ndarray
@@ -43,7 +53,7 @@ class LlamaWeights:
     output: np.ndarray
 
     @classmethod
-    def from_gguf(cls, file: GgufFile, config: LlamaConfig) -> LlamaWeights:
+    def from_gguf(cls, file: GgufFile, config: DecoderConfig) -> DecoderWeights:
         """Check names, shapes and types of all tensors, then expand them to float32; ModelFileError."""
         file.check_tensors(config.tensor_shapes())
 
@@ -52,6 +62,9 @@ class LlamaWeights:
             whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
             whole.flags.writeable = False
             return whole
+
+        def norm(layer: int, name: str, there: bool) -> np.ndarray | None:
+            return stacked(layer, name) if there else None
 
         embedding = file.tensor("token_embd.weight")
         blocks = tuple(
@@ -62,6 +75,10 @@ class LlamaWeights:
                 feed_forward_norm=stacked(layer, "ffn_norm"),
                 gate_up=stacked(layer, "ffn_gate", "ffn_up"),
                 down=stacked(layer, "ffn_down"),
+                query_norm=norm(layer, "attn_q_norm", config.head_norms),
+                key_norm=norm(layer, "attn_k_norm", config.head_norms),
+                attention_post_norm=norm(layer, "post_attention_norm", config.post_norms),
+                feed_forward_post_norm=norm(layer, "post_ffw_norm", config.post_norms),
             )
             for layer in range(config.shape.n_layers)
         )
@@ -70,23 +87,25 @@ class LlamaWeights:
 
 
 @dataclass(frozen=True)
-class LlamaModel:
+class DecoderModel:
     """A model that runs on any cache with ``attend`` and ``length``; weights are read-only."""
 
     name: str
-    config: LlamaConfig
-    weights: LlamaWeights = field(repr=False)
+    config: DecoderConfig
+    weights: DecoderWeights = field(repr=False)
     tokenizer: GgufTokenizer = field(repr=False)
     digest: str
-    rope: RopeTable = field(repr=False)
+    ropes: Mapping[float, RopeTable] = field(repr=False)  # by base
 
     @classmethod
-    def from_gguf(cls, file: GgufFile, name: str) -> LlamaModel:
+    def from_gguf(cls, file: GgufFile, name: str) -> DecoderModel:
         """Build the model from a scanned file; ModelFileError when it does not describe one."""
-        config = LlamaConfig.from_gguf(file)
-        weights = LlamaWeights.from_gguf(file, config)
-        rope = RopeTable.build(config.context_length, config.shape.head_dim, config.rope_theta)
-        return cls(name, config, weights, GgufTokenizer.from_gguf(file), file.digest, rope)
+        config = read_config(file)
+        weights = DecoderWeights.from_gguf(file, config)
+        positions, d = config.context_length, config.shape.head_dim
+        thetas = {config.theta(layer) for layer in range(config.shape.n_layers)}
+        ropes = {theta: RopeTable.build(positions, d, theta) for theta in thetas}
+        return cls(name, config, weights, GgufTokenizer.from_gguf(file), file.digest, ropes)
 
     @property
     def shape(self) -> ModelShape:
@@ -101,8 +120,11 @@ class LlamaModel:
         return self.config.vocab_size
 
     def tokenize(self, text: str) -> list[int]:
-        """Token ids of ``text``; special tokens such as ``<|im_start|>`` in it become single ids."""
-        return self.tokenizer.encode(text)
+        """Token ids of ``text``, after the token that begins a text where the model has one.
+
+        Special tokens such as ``<|im_start|>`` in it become single ids.
+        """
+        return [*self.tokenizer.begin, *self.tokenizer.encode(text)]
 
     def detokenize(self, ids: Sequence[int]) -> str:
         """Text of token ids, special tokens included; bytes that are not UTF-8 yet become U+FFFD."""
@@ -132,24 +154,34 @@ class LlamaModel:
     def _blocks(self, tokens: np.ndarray, cache: CacheLike) -> np.ndarray:
         # attend() appends, so cache.length may move while the layers run: it is read once, here.
         first = cache.length
-        n_tokens, shape = tokens.size, self.shape
-        heads = (shape.n_query_heads, shape.n_kv_heads)
-        hidden = self.weights.embedding[tokens]
+        config, gated = self.config, GATES[self.config.activation]
+        hidden = self.weights.embedding[tokens] * np.float32(config.embedding_scale)
         for layer, block in enumerate(self.weights.blocks):
-            normed = rms_norm(hidden, block.attention_norm, self.config.rms_epsilon)
-            projected = linear(normed, block.query_key_value).reshape(n_tokens, -1, shape.head_dim)
-            queries, keys, values = np.split(projected, [heads[0], heads[0] + heads[1]], axis=1)
-            attended = cache.attend(
-                layer,
-                self.rope.rotate_adjacent(queries, first),
-                self.rope.rotate_adjacent(keys, first),
-                np.ascontiguousarray(values),
-            )
-            hidden = hidden + linear(attended.reshape(n_tokens, -1), block.attention_output)
-            normed = rms_norm(hidden, block.feed_forward_norm, self.config.rms_epsilon)
+            normed = rms_norm(hidden, block.attention_norm, config.rms_epsilon)
+            queries, keys, values = self._projected(layer, block, normed, first)
+            attended = cache.attend(layer, queries, keys, values, sliding_window=config.windows[layer])
+            added = linear(attended.reshape(tokens.size, -1), block.attention_output)
+            hidden = hidden + self._normed(added, block.attention_post_norm)
+            normed = rms_norm(hidden, block.feed_forward_norm, config.rms_epsilon)
             gate, up = np.split(linear(normed, block.gate_up), 2, axis=1)
-            hidden = hidden + linear(swiglu(gate, up), block.down)
-        return hidden
+            hidden = hidden + self._normed(linear(gated(gate, up), block.down), block.feed_forward_post_norm)
+        return require_float32("hidden state", hidden)
+
+    def _projected(
+        self, layer: int, block: BlockWeights, normed: np.ndarray, first: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Queries, keys and values of the tokens from position ``first`` on, the first two normalised and rotated."""
+        shape = self.shape
+        projected = linear(normed, block.query_key_value).reshape(len(normed), -1, shape.head_dim)
+        heads = [shape.n_query_heads, shape.n_query_heads + shape.n_kv_heads]
+        queries, keys, values = np.split(projected, heads, axis=1)
+        rope, pairing = self.ropes[self.config.theta(layer)], self.config.rope_pairing
+        queries = rope.rotate(self._normed(queries, block.query_norm), first, pairing)
+        keys = rope.rotate(self._normed(keys, block.key_norm), first, pairing)
+        return queries, keys, np.ascontiguousarray(values)
+
+    def _normed(self, inputs: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+        return inputs if weight is None else rms_norm(inputs, weight, self.config.rms_epsilon)
 
     def _logits(self, hidden: np.ndarray, out: np.ndarray) -> None:
         normed = rms_norm(hidden, self.weights.output_norm, self.config.rms_epsilon)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 
 from tq_core.errors import ModelUnavailable, ValueRangeError, check
-from tq_core.model.fetch import SMOLLM2, fetch, model_path
+from tq_core.model.fetch import fetch
 from tq_core.model.interface import LanguageModel
+from tq_core.model.sources import SOURCES, model_path
 
-_NAMES = ("tiny", "smollm2")
+_NAMES = ("tiny", *SOURCES)
 
 
 def model_names() -> list[str]:
@@ -19,20 +20,21 @@ def model_names() -> list[str]:
 def load_model(name: str = "tiny", *, may_fetch: bool = True) -> LanguageModel:
     """Load a model; a second call with the same name returns the same object, whose weights are read-only.
 
-    "tiny" comes with the repository. "smollm2" is read from the user's cache directory and, with
-    ``may_fetch``, fetched into it first when it is not there. Raises ValueRangeError for an unknown
-    name, ModelUnavailable (with what to do) when the file is missing and cannot be fetched, and
-    ModelFileError when the file there is not the expected one.
+    "tiny" comes with the repository. The others are read from the user's cache directory and, with
+    ``may_fetch``, fetched into it first when they are not there; the terms of "gemma" are said then. Raises
+    ValueRangeError for an unknown name, ModelUnavailable (with what to do) when the file is missing and
+    cannot be fetched, and ModelFileError when the file there is not the expected one.
     """
     check(name in _NAMES, "model", f"one of {', '.join(_NAMES)}", name, ValueRangeError)
     if name == "tiny":
         return _load_tiny()
-    path = model_path(SMOLLM2)
+    source = SOURCES[name]
+    path = model_path(source)
     if not path.exists():
         if not may_fetch:
-            raise ModelUnavailable(f"model smollm2: expected {path}, got no such file. {SMOLLM2.advice()}")
-        fetch(SMOLLM2)
-    return _load_gguf("smollm2", str(path), SMOLLM2.file_sha256)
+            raise ModelUnavailable(f"model {name}: expected {path}, got no such file. {source.advice()}")
+        fetch(source)
+    return _load_gguf(name, str(path), source.file_sha256)
 
 
 @lru_cache(maxsize=1)
@@ -45,6 +47,6 @@ def _load_tiny() -> LanguageModel:
 @lru_cache(maxsize=1)
 def _load_gguf(name: str, path: str, digest: str) -> LanguageModel:
     from tq_core.model.gguf_file import GgufFile
-    from tq_core.model.transformer import LlamaModel
+    from tq_core.model.transformer import DecoderModel
 
-    return LlamaModel.from_gguf(GgufFile.read(path, digest), name)
+    return DecoderModel.from_gguf(GgufFile.read(path, digest), name)

@@ -8,7 +8,7 @@ import platform
 from tq_core.kernels.backend import backend_statuses
 from tq_core.kernels.hosts import host_statuses
 from tq_core.kernels.wasm import module_dir
-from tq_core.model.fetch import SMOLLM2, model_path
+from tq_core.model.sources import SOURCES, model_path
 
 PACKAGES = (
     "numpy",
@@ -39,7 +39,7 @@ def _version(package: str) -> str | None:
 
 
 def check_lines() -> list[str]:
-    """One line per requirement: interpreter, packages, built modules, the real model's file."""
+    """One line per requirement: interpreter, packages, built modules, the real models' files."""
     lines = [f"{mark(True)} Python {platform.python_version()} on {platform.machine()}"]
     for package in PACKAGES:
         version = _version(package)
@@ -52,10 +52,10 @@ def check_lines() -> list[str]:
         )
     built = (module_dir() / "manifest.json").exists()
     lines.append(f"{mark(built)} wasm modules {'built' if built else 'not built; `make wasm` builds them'}")
-    there = model_path(SMOLLM2).exists()
-    lines.append(
-        f"{mark(there)} SmolLM2-135M {'in the cache directory' if there else 'not fetched; `make model` fetches it'}"
-    )
+    for source in SOURCES.values():
+        there = model_path(source).exists()
+        how = f"not fetched; `make model MODEL={source.name}` fetches it"
+        lines.append(f"{mark(there)} {source.name} {'in the cache directory' if there else how}")
     return lines
 
 

@@ -29,7 +29,9 @@ def plan(data: dict[str, Any]) -> str:
         f"head_dim {s['head_dim']} ({data['source']})"
     ]
     if data["local_layers"]:
-        out.append(f"{data['local_layers']} layers see the newest {data['sliding_window']} tokens only")
+        out.append(
+            f"{data['local_layers']} layers see the newest {data['sliding_window']} tokens only; counted without older ones"
+        )
     if data["remark"]:
         out.append(f"remark: {data['remark']}")
     kept = "all tokens" if window is None else f"the newest {window} and the first {data['sinks']} tokens"

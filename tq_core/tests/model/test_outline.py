@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tq_core.errors import ModelFileError, ValueRangeError
-from tq_core.model.fetch import SMOLLM2, model_path
 from tq_core.model.outline import KNOWN, known
 from tq_core.model.outline_files import CONFIG_BYTES, outline_config, outline_gguf, read_outline
+from tq_core.model.sources import SMOLLM2, model_path
 from tq_core.model.tiny import TINY
 from tq_core.shapes import ModelShape
 

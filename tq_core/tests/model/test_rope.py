@@ -64,3 +64,5 @@ def test_out_of_range_arguments_are_refused() -> None:
         RopeTable.build(8, 20, THETA)
     with pytest.raises(ValueRangeError, match="theta"):
         RopeTable.build(8, 16, float("nan"))
+    with pytest.raises(ValueRangeError, match="pairing"):
+        RopeTable.build(8, 16, 1e4).rotate(np.zeros((1, 1, 16), np.float32), 0, "thirds")

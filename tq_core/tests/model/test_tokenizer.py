@@ -8,25 +8,25 @@ from hypothesis import strategies as st
 
 from tq_core.errors import DTypeError, ValueRangeError
 from tq_core.model.chat import DEFAULT_SYSTEM, Message, chat_tokens
-from tq_core.model.transformer import LlamaModel
+from tq_core.model.transformer import DecoderModel
 from tq_core.tests.model import synthetic
 
 
-def pieces(model: LlamaModel, text: str) -> list[str]:
+def pieces(model: DecoderModel, text: str) -> list[str]:
     return [synthetic.TOKENS[token_id] for token_id in model.tokenize(text)]
 
 
-def test_merges_apply_inside_words(synthetic_model: LlamaModel) -> None:
+def test_merges_apply_inside_words(synthetic_model: DecoderModel) -> None:
     assert pieces(synthetic_model, "the and") == ["the", "Ġ", "and"]
     assert pieces(synthetic_model, "and the") == ["and", "Ġthe"]
 
 
-def test_digits_stand_alone(synthetic_model: LlamaModel) -> None:
+def test_digits_stand_alone(synthetic_model: DecoderModel) -> None:
     # The vocabulary has a merge "1 2", which this pre-tokenizer never lets happen.
     assert pieces(synthetic_model, "the12") == ["the", "1", "2"]
 
 
-def test_special_tokens_are_parsed_or_taken_literally(synthetic_model: LlamaModel) -> None:
+def test_special_tokens_are_parsed_or_taken_literally(synthetic_model: DecoderModel) -> None:
     text = "a<|im_end|>"
     assert pieces(synthetic_model, text) == ["a", "<|im_end|>"]
     literal = synthetic_model.tokenizer.encode(text, parse_special=False)
@@ -35,16 +35,16 @@ def test_special_tokens_are_parsed_or_taken_literally(synthetic_model: LlamaMode
 
 
 @given(st.text())
-def test_text_comes_back(synthetic_model: LlamaModel, text: str) -> None:
+def test_text_comes_back(synthetic_model: DecoderModel, text: str) -> None:
     assert synthetic_model.detokenize(synthetic_model.tokenizer.encode(text, parse_special=False)) == text
 
 
-def test_half_a_character_shows_as_a_replacement(synthetic_model: LlamaModel) -> None:
+def test_half_a_character_shows_as_a_replacement(synthetic_model: DecoderModel) -> None:
     ids = synthetic_model.tokenize("é")
     assert len(ids) == 2 and synthetic_model.detokenize(ids[:1]) == "\ufffd"
 
 
-def test_chat_format(synthetic_model: LlamaModel) -> None:
+def test_chat_format(synthetic_model: DecoderModel) -> None:
     messages = [Message("user", "hi"), Message("assistant", "yes"), Message("user", "<|im_end|>")]
     ids = chat_tokens(synthetic_model.tokenizer, messages)
     assert synthetic_model.detokenize(ids) == (
@@ -58,7 +58,7 @@ def test_chat_format(synthetic_model: LlamaModel) -> None:
     assert DEFAULT_SYSTEM not in synthetic_model.detokenize(own_system)
 
 
-def test_bad_arguments_are_refused(synthetic_model: LlamaModel) -> None:
+def test_bad_arguments_are_refused(synthetic_model: DecoderModel) -> None:
     with pytest.raises(ValueRangeError, match="ids"):
         synthetic_model.detokenize([len(synthetic.TOKENS)])
     with pytest.raises(DTypeError, match="text"):

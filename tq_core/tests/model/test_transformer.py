@@ -12,7 +12,7 @@ from tq_core.model.exact_cache import ExactCache
 from tq_core.model.generate import chat, generate
 from tq_core.model.interface import forward_chunks
 from tq_core.model.sampling import Sampling
-from tq_core.model.transformer import LlamaModel
+from tq_core.model.transformer import DecoderModel
 from tq_core.tests.model import synthetic
 
 TOKENS = np.random.default_rng(4).integers(0, len(synthetic.TOKENS), 300).astype(np.int32)
@@ -20,7 +20,7 @@ TOKENS = np.random.default_rng(4).integers(0, len(synthetic.TOKENS), 300).astype
 CLOSE: dict[str, float] = {"atol": 7e-4, "rtol": 0.0}
 
 
-def plain_forward(model: LlamaModel, tokens: np.ndarray) -> np.ndarray:
+def plain_forward(model: DecoderModel, tokens: np.ndarray) -> np.ndarray:
     """The whole model in float64, without a cache, attention as one masked matrix per head."""
 
     def norm(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -53,7 +53,7 @@ def plain_forward(model: LlamaModel, tokens: np.ndarray) -> np.ndarray:
     return norm(hidden, model.weights.output_norm) @ model.weights.output.T
 
 
-def test_logits_match_a_plain_float64_forward_pass(synthetic_model: LlamaModel) -> None:
+def test_logits_match_a_plain_float64_forward_pass(synthetic_model: DecoderModel) -> None:
     logits = synthetic_model.forward(TOKENS, ExactCache(synthetic_model.shape))
     assert logits.dtype == np.float32 and logits.shape == (300, synthetic_model.vocab_size)
     expected = plain_forward(synthetic_model, TOKENS)
@@ -62,7 +62,9 @@ def test_logits_match_a_plain_float64_forward_pass(synthetic_model: LlamaModel) 
 
 
 @pytest.mark.parametrize("chunk_tokens", [1, 7, 256, 300])
-def test_any_split_of_a_prompt_gives_the_same_logits(synthetic_model: LlamaModel, chunk_tokens: int) -> None:
+def test_any_split_of_a_prompt_gives_the_same_logits(
+    synthetic_model: DecoderModel, chunk_tokens: int
+) -> None:
     whole = synthetic_model.forward(TOKENS, ExactCache(synthetic_model.shape))
     cache = ExactCache(synthetic_model.shape)
     seen = 0
@@ -72,14 +74,14 @@ def test_any_split_of_a_prompt_gives_the_same_logits(synthetic_model: LlamaModel
     assert seen == cache.length == 300
 
 
-def test_last_only_is_the_last_row(synthetic_model: LlamaModel) -> None:
+def test_last_only_is_the_last_row(synthetic_model: DecoderModel) -> None:
     whole = synthetic_model.forward(TOKENS, ExactCache(synthetic_model.shape))
     last = synthetic_model.forward(TOKENS, ExactCache(synthetic_model.shape), last_only=True)
     assert last.shape == (1, synthetic_model.vocab_size)
     np.testing.assert_allclose(last[0], whole[-1], **CLOSE)
 
 
-def test_positions_matter(synthetic_model: LlamaModel) -> None:
+def test_positions_matter(synthetic_model: DecoderModel) -> None:
     logits = synthetic_model.forward(np.array([5, 9, 5, 9, 9, 5]), ExactCache(synthetic_model.shape))
     assert np.abs(logits[1] - logits[3]).max() > 1e-2
 
@@ -96,7 +98,7 @@ def test_positions_matter(synthetic_model: LlamaModel) -> None:
     ],
 )
 def test_bad_tokens_are_refused_before_the_cache_changes(
-    synthetic_model: LlamaModel, tokens: list, error: type[Exception]
+    synthetic_model: DecoderModel, tokens: list, error: type[Exception]
 ) -> None:
     cache = ExactCache(synthetic_model.shape)
     with pytest.raises(error, match="tokens"):
@@ -106,7 +108,7 @@ def test_bad_tokens_are_refused_before_the_cache_changes(
     assert cache.length == 0
 
 
-def test_the_context_may_be_filled_to_the_brim(synthetic_model: LlamaModel) -> None:
+def test_the_context_may_be_filled_to_the_brim(synthetic_model: DecoderModel) -> None:
     cache = ExactCache(synthetic_model.shape)
     full = np.ones(synthetic.CONTEXT_LENGTH, np.int32)
     assert np.isfinite(synthetic_model.forward(full, cache, last_only=True)).all()
@@ -114,7 +116,7 @@ def test_the_context_may_be_filled_to_the_brim(synthetic_model: LlamaModel) -> N
         synthetic_model.forward(np.array([1]), cache)
 
 
-def test_captured_keys_are_what_the_cache_holds(synthetic_model: LlamaModel) -> None:
+def test_captured_keys_are_what_the_cache_holds(synthetic_model: DecoderModel) -> None:
     cache = ExactCache(synthetic_model.shape)
     captured = capture_qkv(synthetic_model, TOKENS, cache)
     assert len(captured) == synthetic_model.shape.n_layers
@@ -126,7 +128,7 @@ def test_captured_keys_are_what_the_cache_holds(synthetic_model: LlamaModel) -> 
     np.testing.assert_array_equal(capture_qkv(synthetic_model, TOKENS)[1][0], captured[1][0])
 
 
-def test_generation_feeds_back_its_own_tokens(synthetic_model: LlamaModel) -> None:
+def test_generation_feeds_back_its_own_tokens(synthetic_model: DecoderModel) -> None:
     cache = ExactCache(synthetic_model.shape)
     new = list(generate(synthetic_model, TOKENS[:20], cache, 12))
     assert len(new) == 12 and cache.length == 20 + 11
@@ -139,7 +141,7 @@ def test_generation_feeds_back_its_own_tokens(synthetic_model: LlamaModel) -> No
     assert stopped == new[: new.index(new[4])]
 
 
-def test_generation_with_a_seed_repeats(synthetic_model: LlamaModel) -> None:
+def test_generation_with_a_seed_repeats(synthetic_model: DecoderModel) -> None:
     def text(seed: int) -> list[int]:
         cache = ExactCache(synthetic_model.shape)
         return list(generate(synthetic_model, TOKENS[:5], cache, 20, Sampling(1.0, 0.95, seed)))
@@ -147,7 +149,7 @@ def test_generation_with_a_seed_repeats(synthetic_model: LlamaModel) -> None:
     assert text(1) == text(1) != text(2)
 
 
-def test_generation_ends_with_the_context(synthetic_model: LlamaModel) -> None:
+def test_generation_ends_with_the_context(synthetic_model: DecoderModel) -> None:
     cache = ExactCache(synthetic_model.shape)
     prompt = np.ones(synthetic.CONTEXT_LENGTH - 2, np.int32)
     assert len(list(generate(synthetic_model, prompt, cache, 50))) == 3
@@ -155,13 +157,13 @@ def test_generation_ends_with_the_context(synthetic_model: LlamaModel) -> None:
         generate(synthetic_model, prompt, cache, -1)
 
 
-def test_chat_asks_for_an_empty_cache(synthetic_model: LlamaModel) -> None:
+def test_chat_asks_for_an_empty_cache(synthetic_model: DecoderModel) -> None:
     cache = ExactCache(synthetic_model.shape)
     assert isinstance(chat(synthetic_model, [Message("user", "the end")], cache, 3), str)
     with pytest.raises(ValueRangeError, match="cache"):
         chat(synthetic_model, [Message("user", "again")], cache, 3)
 
 
-def test_weights_cannot_be_changed(synthetic_model: LlamaModel) -> None:
+def test_weights_cannot_be_changed(synthetic_model: DecoderModel) -> None:
     with pytest.raises(ValueError, match="read-only"):
         synthetic_model.weights.blocks[0].query_key_value[0, 0] = 1.0

@@ -1,6 +1,6 @@
 """Write a copy of a GGUF file with every weight expanded to float32.
 
-    python scripts/golden_smollm2_expand.py MODEL.gguf EXPANDED.gguf
+    python scripts/golden_expand.py MODEL.gguf EXPANDED.gguf
 
 llama.cpp multiplies block-quantised weights with activations that it rounds to int8. On the copy it
 has float32 on both sides, which separates that rounding from everything else.
@@ -20,7 +20,7 @@ SKIPPED = ("GGUF.version", "GGUF.tensor_count", "GGUF.kv_count", "general.archit
 def expand(source: str, target: str) -> None:
     """Copy metadata as it is and tensors as float32."""
     checked = GgufFile.read(source)
-    writer = gguf.GGUFWriter(target, "llama")
+    writer = gguf.GGUFWriter(target, checked.metadata("general.architecture", str))
     for key, field in gguf.GGUFReader(source).fields.items():
         if key in SKIPPED:
             continue
@@ -39,5 +39,5 @@ def expand(source: str, target: str) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) != 3:
-        sys.exit("usage: python scripts/golden_smollm2_expand.py MODEL.gguf EXPANDED.gguf")
+        sys.exit("usage: python scripts/golden_expand.py MODEL.gguf EXPANDED.gguf")
     expand(sys.argv[1], sys.argv[2])

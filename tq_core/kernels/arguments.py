@@ -176,6 +176,14 @@ def _check_extents(kernel: Kernel, named: Mapping[str, Any], sizes: Mapping[str,
         for name in ("widths", "key_widths", "value_widths"):
             if name in named:
                 book_rows(named[name], name)
+        if kernel.name == "shape_codes":
+            check(
+                bool((named["widths"] != 0).all()),
+                "widths",
+                "no pair codes",
+                named["widths"],
+                ValueRangeError,
+            )
     if "m" in sizes and d is not None:
         check(d % sizes["m"] == 0, "hadamard", f"an order that divides head_dim {d}", sizes["m"])
         rest = d // sizes["m"]

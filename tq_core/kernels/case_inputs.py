@@ -271,3 +271,18 @@ def linear(n: int, inputs: int, outputs: int) -> Arguments:
     rng = rng_of("linear", n, inputs, outputs)
     x, w = nasty_vectors(n, inputs, rng), rng.standard_normal((outputs, inputs)).astype(np.float32)
     return {"x": x, "w": w, "y": np.full((n, outputs), GUARD)}
+
+
+def shape(rate: Rate, head_dim: int, n: int, kv_heads: int, passes: int) -> Arguments:
+    """Nasty rows under random metrics, each positive definite and far from a multiple of the identity."""
+    rng = rng_of("shape_codes", rate, head_dim, n, kv_heads, passes)
+    roots = rng.standard_normal((kv_heads, head_dim, head_dim)) * np.exp(rng.standard_normal(head_dim))
+    metric = roots @ np.swapaxes(roots, 1, 2) / head_dim + 0.05 * np.eye(head_dim)
+    return {
+        "y": nasty_vectors(n * kv_heads, head_dim, rng).reshape(n, kv_heads, head_dim),
+        "metric": metric.astype(np.float32),
+        **_book(rate, head_dim, boundaries=True),
+        "codes": np.full((n, kv_heads, head_dim), 0xA5, np.uint8),
+        "scales": np.full((n, kv_heads), 0xA5A5, np.uint16),
+        "passes": passes,
+    }

@@ -115,6 +115,11 @@ def cases() -> Iterator[Case]:
     for parts, heads, d in ((1, 3, 16), (2, 5, 80), (7, 4, 64)):
         for sinks in (0, 1, 2):
             yield _case("merge_states", inputs.merge, parts, heads, d, sinks)
+    for d in HEAD_DIMS:
+        for rate in RATES:
+            yield _case("shape_codes", inputs.shape, rate, d, 3 if d > 160 else 11, 2, 2)
+    for n, kv_heads, passes in ((0, 2, 3), (1, 3, 0), (9, 1, 1), (40, 2, 5)):
+        yield _case("shape_codes", inputs.shape, 3.5, 64, n, kv_heads, passes)
     yield from _sketch_cases()
     for n in TOKEN_COUNTS:
         yield _case("softmax", inputs.softmax, n, 5, 4.0)

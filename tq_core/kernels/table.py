@@ -179,6 +179,12 @@ KERNELS: dict[str, Kernel] = {
             "exact_floats",
         ),
         _kernel(
+            "shape_codes",
+            "in y f4[n,h,d]; in metric f4[h,d,d]; in widths u1[g]; in levels u1[w,16]; in book_scale f4[w];"
+            " in boundaries f4[w,16]; out codes u1[n,h,d]; out scales u2[n,h]; u4 passes",
+            "exact_bytes",
+        ),
+        _kernel(
             "store_key_codes",
             f"in codes u1[n,h,r]; in scales u2[n,h]; in widths u1[g]; {_PAGES}; inout pool u1[b]; u4 first",
             "exact_bytes",

@@ -12,5 +12,6 @@
 #include "polar.h"
 #include "half_rows.h"
 #include "dense.h"
+#include "shape.h"
 #include "attend.h"
 #include "attend_half.h"

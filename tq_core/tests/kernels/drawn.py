@@ -25,7 +25,7 @@ SPECIAL = (0.0, -0.0, 1e-45, -1e-42, 1.17e-38, -1e-30, 1e-7, 1.0, 3.0e4, -6.0e4)
 SPECIAL_HALVES = (0.0, 6e-8, 6.1e-5, 1.0, 65504.0)
 # Inputs that are never negative (a step, a weight, a sum of weights).
 POSITIVE = ("step", "weights", "total", "totals")
-FIXED = ("signs", "hadamard", "levels", "book_scale", "boundaries", "angles")  # tables, not data
+FIXED = ("signs", "hadamard", "levels", "book_scale", "boundaries", "angles", "metric")  # tables, not data
 
 head_dims = st.one_of(st.integers(1, 16).map(lambda n: 16 * n), st.just(576))
 rates = st.sampled_from(RATES)
@@ -96,6 +96,9 @@ STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
     "attend_half": _of(
         inputs.attend, st.just("attend_half"), st.none(), st.just(0), head_dims, kv_heads, groups, tokens, st.just(0),
         st.integers(0, 40),
+    ),
+    "shape_codes": _of(
+        inputs.shape, st.sampled_from(RATES), head_dims, st.integers(0, 9), st.integers(1, 3), st.integers(0, 3)
     ),
     "merge_states": _of(inputs.merge, st.integers(1, 9), st.integers(1, 12), head_dims, st.integers(0, 3)),
     "softmax": _of(_softmax, tokens, st.integers(1, 8), st.sampled_from((0.0, 1.0, 30.0, 1e4))),

@@ -1,0 +1,81 @@
+// Codes by coordinate descent under a metric: see tq_core/math/shaping.py. Rows of the metric are added to all channels at
+// once, each channel in its own lane, so that no order of additions depends on the registers.
+namespace tq {
+namespace TQ_TARGET {
+
+// y += a * x.
+TQ_INLINE void add_row(float* y, float a, const float* x, uint32_t d) {
+  const F32 factor = splat(a);
+  for (uint32_t c = 0; c < d; c += kLanes) store(y + c, load(y + c) + factor * load(x + c));
+}
+
+TQ_INLINE void times_metric(float* out, const float* x, const float* metric, uint32_t d) {
+  for (uint32_t c = 0; c < d; c += kLanes) store(out + c, splat(0.0f));
+  for (uint32_t j = 0; j < d; ++j) add_row(out, x[j], metric + size_t(j) * d, d);
+}
+
+TQ_INLINE float row_dot(const float* a, const float* b, uint32_t d) {
+  F32 total = splat(0.0f);
+  for (uint32_t c = 0; c < d; c += kLanes) total = total + load(a + c) * load(b + c);
+  return fold(total);
+}
+
+TQ_INLINE uint32_t cell_of(float t, const float* boundaries, uint32_t n_levels) {
+  uint32_t count = 0;
+  for (uint32_t k = 0; k + 1 < n_levels; ++k) count += t > boundaries[k];
+  return count;
+}
+
+// The scale that fits the centroids c best; `held` is c times the metric.
+TQ_INLINE float refit(const float* y, const float* c, const float* held, float scale, uint32_t d) {
+  const float towards = row_dot(y, held, d), size = row_dot(c, held, d);
+  return towards > 0.0f && size > 0.0f ? towards / size : scale;
+}
+
+TQ_INLINE uint16_t shape_row(const float* y, const float* metric, const float* steps, const uint8_t* widths,
+                             const uint8_t* levels, const float* book_scale, const float* boundaries, uint8_t* codes,
+                             uint32_t d, uint32_t passes) {
+  alignas(kRowBytes) float pull[kMaxHeadDim], c[kMaxHeadDim], held[kMaxHeadDim];
+  float scale = __builtin_sqrtf(row_dot(y, y, d)) / __builtin_sqrtf(float(d));
+  float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
+  times_metric(pull, y, metric, d);
+  for (uint32_t i = 0; i < d; ++i) {
+    const uint32_t row = book_row(widths[i / kLanes]);
+    codes[i] = uint8_t(cell_of(y[i] * inverse, boundaries + 16 * row, level_count(row)));
+    c[i] = level_value(levels[16 * row + codes[i]], book_scale[row]);
+  }
+  times_metric(held, c, metric, d);
+  scale = refit(y, c, held, scale, d);
+  for (uint32_t pass = 0; pass < passes; ++pass) {
+    inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
+    for (uint32_t i = 0; i < d; ++i) {
+      const uint32_t row = book_row(widths[i / kLanes]);
+      const float wanted = c[i] - (held[i] - inverse * pull[i]) * steps[i];
+      const uint8_t code = uint8_t(cell_of(wanted, boundaries + 16 * row, level_count(row)));
+      if (code == codes[i]) continue;
+      const float best = level_value(levels[16 * row + code], book_scale[row]);
+      add_row(held, best - c[i], metric + size_t(i) * d, d);
+      codes[i] = code;
+      c[i] = best;
+    }
+    scale = refit(y, c, held, scale, d);
+  }
+  return to_half(scale < 65504.0f ? scale : 65504.0f);
+}
+
+TQ_KERNEL inline void shape_codes(const float* y, const float* metric, const uint8_t* widths, const uint8_t* levels,
+                                  const float* book_scale, const float* boundaries, uint8_t* codes, uint16_t* scales,
+                                  uint32_t n, uint32_t h, uint32_t d, uint32_t, uint32_t, uint32_t passes) {
+  alignas(kRowBytes) float steps[kMaxHeadDim];
+  for (uint32_t head = 0; head < h; ++head) {
+    const float* own = metric + size_t(head) * d * d;
+    for (uint32_t i = 0; i < d; ++i) steps[i] = 1.0f / own[size_t(i) * d + i];
+    for (uint32_t row = 0; row < n; ++row) {
+      const size_t at = size_t(row) * h + head;
+      scales[at] = shape_row(y + at * d, own, steps, widths, levels, book_scale, boundaries, codes + at * d, d, passes);
+    }
+  }
+}
+
+}  // namespace TQ_TARGET
+}  // namespace tq

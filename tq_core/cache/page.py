@@ -21,7 +21,7 @@ from tq_core.shapes import ModelShape, check_head_dim
 MAGIC = b"TQPG"
 VERSION = 1
 # Numbers in stored pages: an entry is never changed or reused. 0 is left out, so that a zeroed page names no codec.
-CODEC_IDS = {"fp16": 1, "structured-turboquant": 2, "kivi": 3, "pair-turboquant": 4}
+CODEC_IDS = {"fp16": 1, "structured-turboquant": 2, "kivi": 3, "pair-turboquant": 4, "shaped-turboquant": 5}
 CODEC_IDS |= {"int8": 32, "q8_0": 33, "q4_0": 34, "fp8": 35, "flexgen": 36, "quarot": 37, "spinquant": 38}
 CODEC_IDS |= {"qserve": 39, "kvquant": 40, "offset": 41}
 # Methods that rotate or sketch.

@@ -21,7 +21,7 @@ from tq_core.codecs.quarot import ROTATED_BITS, QuaRotKeys, QuaRotValues
 from tq_core.codecs.spinquant import SpinQuantKeys, SpinQuantValues
 from tq_core.math.rotary import Rotary
 
-NEEDS_CALIBRATION = ("kvquant",)
+NEEDS_CALIBRATION = ("kvquant", "best-turbo")
 
 
 def _int8(window: int = WINDOW, sinks: int = 0) -> Arm:

@@ -15,6 +15,7 @@ from tq_core.codecs.fp16 import HalfKeys, HalfValues
 from tq_core.codecs.kivi import KIVI_BITS, KIVI_GROUPS, KiviKeys, KiviValues
 from tq_core.codecs.registry import Registry
 from tq_core.codecs.rotation_arms import ROTATION_ARMS
+from tq_core.codecs.shaped_arm import best_turbo
 from tq_core.codecs.turbo_arms import TURBO_ARMS
 from tq_core.errors import CodecError, check
 
@@ -37,7 +38,7 @@ _ARMS.register("fp16", _fp16)
 for _name, _factory in TURBO_ARMS.items():
     _ARMS.register(_name, _factory)
 _ARMS.register("kivi-control", _kivi_control)
-for _name, _factory in (*AFFINE_ARMS.items(), *ROTATION_ARMS.items()):
+for _name, _factory in (*AFFINE_ARMS.items(), *ROTATION_ARMS.items(), ("best-turbo", best_turbo)):
     _ARMS.register(_name, _factory)
 _ARMS.freeze()
 

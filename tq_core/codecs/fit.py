@@ -11,16 +11,26 @@ from tq_core.codecs.calibration import Calibration
 from tq_core.codecs.fp8 import fit_fp8
 from tq_core.codecs.kvquant_fit import fit_kvquant_keys, fit_kvquant_values
 from tq_core.codecs.qserve import fit_smoothing
+from tq_core.codecs.shaped_fit import fit_shaped_keys, fit_shaped_values
 from tq_core.codecs.spinquant import fit_spinquant
+from tq_core.errors import CodecError
 from tq_core.math.rotary import Rotary
 
 
-def fit_arm(name: str, keys: F32, values: F32, rotary: Rotary | None = None, **options: Any) -> Arm:
+def fit_arm(
+    name: str,
+    keys: F32,
+    values: F32,
+    rotary: Rotary | None = None,
+    queries: F32 | None = None,
+    **options: Any,
+) -> Arm:
     """The arm called ``name``, fitted on keys and values (n_layers, n_tokens, n_kv_heads, head_dim) float32.
 
     They are as a cache receives them, after RoPE, their first token at position 0; ``rotary`` is the model's embedding,
-    for methods that undo it or must commute with it. Options as in ``get_arm``; arms that fit nothing are returned as
-    they are. Raises the errors of ``get_arm`` and of the method's fit.
+    for methods that undo it or must commute with it; queries (.., n_query_heads, ..) for those that weigh errors by what
+    is asked. Options as in ``get_arm``; arms that fit nothing are returned as
+    they are. Raises the errors of ``get_arm`` and of the method's fit, CodecError where queries are missing.
     """
     made: dict[str, Calibration] = {}
     if name == "fp8":
@@ -33,4 +43,8 @@ def fit_arm(name: str, keys: F32, values: F32, rotary: Rotary | None = None, **o
     elif name == "kvquant":
         made = {"key": fit_kvquant_keys(keys, rotary), "value": fit_kvquant_values(values)}
         options = {"rotary": rotary, **options}
+    elif name == "best-turbo":
+        if queries is None:
+            raise CodecError("queries: expected those that read the keys, for best-turbo, got None")
+        made = {"key": fit_shaped_keys(keys, queries), "value": fit_shaped_values(values)}
     return get_arm(name, **{f"{side}_calibration": c for side, c in made.items()}, **options)

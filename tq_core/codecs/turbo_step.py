@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from tq_core.codecs.base import F32, KeyCodec, Pages, ValueCodec
-from tq_core.codecs.turboquant import TurboKeys, TurboValues
+from tq_core.codecs.turbo_tiles import TileKeys, TileValues
 from tq_core.kernels.backend import Backend
 from tq_core.kernels.threads import Unit, run_units
 from tq_core.math.books import load_books
@@ -36,17 +36,17 @@ def chunk_count(n_tokens: int, page_tokens: int) -> int:
     return -(-n_tokens // (chunk_pages(n_tokens, page_tokens) * page_tokens))
 
 
-def fusable(keys: KeyCodec, values: ValueCodec) -> tuple[TurboKeys, TurboValues] | None:
-    """The pair when it has a fused step: structured TurboQuant on both sides with the same integer arithmetic."""
-    if not (isinstance(keys, TurboKeys) and isinstance(values, TurboValues)):
+def fusable(keys: KeyCodec, values: ValueCodec) -> tuple[TileKeys, TileValues] | None:
+    """The pair when it has a fused step: tiles on both sides, read with the same integer arithmetic."""
+    if not (isinstance(keys, TileKeys) and isinstance(values, TileValues)):
         return None
     return (keys, values) if keys.arithmetic == values.arithmetic != "f32" else None
 
 
 def attend(
     backend: Backend,
-    keys: TurboKeys,
-    values: TurboValues,
+    keys: TileKeys,
+    values: TileValues,
     queries: F32,
     scale: float,
     pages: Pages,
@@ -60,8 +60,8 @@ def attend(
 
 def attend_batch(
     backend: Backend,
-    keys: TurboKeys,
-    values: TurboValues,
+    keys: TileKeys,
+    values: TileValues,
     queries: F32,
     scale: float,
     histories: Sequence[tuple[Pages, int, int]],
@@ -74,7 +74,11 @@ def attend_batch(
     """
     n, heads, d = queries.shape
     fast, rows = keys.arithmetic == "fast", queries.reshape(n * heads, d)
-    rotated = keys.rotate(backend, rows, inverse=False)
+    if n == 0:
+        return []
+    layer = histories[0][0]  # maps may be a layer's own; all sequences are in one layer
+    rotated = keys.map_queries(backend, queries, layer).reshape(n * heads, d)
+    shift = keys.query_shift(queries, scale * LOG2_E, layer)
     query, step = np.empty((n * heads, d), np.int16), np.empty(n * heads, np.float32)
     limit = SMALL_MAX if fast else QUERY_MAX
     backend.call(
@@ -119,5 +123,8 @@ def attend_batch(
                     )
                 )
     run_units(units, threads)
-    plain = values.rotate(backend, outs.reshape(-1, d), inverse=True).reshape(outs.shape)
+    if shift is not None:
+        for i, (a, b) in enumerate(zip(ends, ends[1:])):
+            peaks[a:b] += shift[i]
+    plain = values.unmap_sums(backend, outs, layer)
     return [(peaks[a:b], totals[a:b], plain[a:b]) for a, b in zip(ends, ends[1:])]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tq_core.cache.paged_cache import PagedCache
-from tq_core.codecs.arms import arm_names, get_arm
+from tq_core.codecs.arms import arm_names, calibrated_arm_names, get_arm
 from tq_core.codecs.fit import fit_arm
 from tq_core.errors import ShapeError, ValueRangeError
 from tq_core.kernels.backend import get_backend
@@ -49,10 +49,10 @@ def test_every_arm_reads_what_the_paged_cache_reads(name: str) -> None:
     assert difference(*pair, 90) < (0.1 if rounded else 2e-4)
 
 
-def test_calibrated_arms_know_layer_and_position() -> None:
-    rotary = Rotary()
-    keys, values = (np.stack([qkv(256, 10 + n)[i] for n in range(2)]) for i in (1, 2))
-    arm = fit_arm("kvquant", keys, values, rotary, window=9, sinks=2)
+@pytest.mark.parametrize("name", calibrated_arm_names())
+def test_calibrated_arms_know_layer_and_position(name: str) -> None:
+    queries, keys, values = (np.stack([qkv(256, 10 + n)[i] for n in range(2)]) for i in range(3))
+    arm = fit_arm(name, keys, values, Rotary(), queries, window=9, sinks=2)
     assert difference(SimulatedCache(SHAPE, arm, NUMPY), PagedCache(SHAPE, arm, NUMPY), 90) < 2e-4
 
 

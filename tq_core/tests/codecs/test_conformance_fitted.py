@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tq_core.codecs.arms import arm_names, calibrated_arm_names, get_arm
-from tq_core.codecs.checkbench import Bench
+from tq_core.codecs.checkbench import Bench, CheckFailed
 from tq_core.codecs.checks import Check, yield_checks
 from tq_core.codecs.fit import fit_arm
 from tq_core.codecs.kvquant import KVQuantKeys
@@ -26,10 +26,13 @@ HALF = Rotary(500000.0, "half")
 
 
 def fitted(name: str, rotary: Rotary | None = None, **options: Any) -> Any:
-    return fit_arm(name, VECTORS, VECTORS, rotary, **options)
+    return fit_arm(name, VECTORS, VECTORS, rotary, **options)  # queries are among the options
 
 
+QUERIES = gaussian(300, 2 * HEADS, HEAD_DIM, 9)[None] * np.exp(np.linspace(-1, 1, HEAD_DIM, dtype=np.float32))
 ARMS = {
+    "best-turbo": fitted("best-turbo", queries=QUERIES),
+    "best-turbo-low": fitted("best-turbo", queries=QUERIES, key_bits=2, value_bits=2.5),
     "fp8": fitted("fp8"),
     "spinquant": fitted("spinquant"),
     "qserve": fitted("qserve", HALF, key_bits=8),
@@ -64,7 +67,12 @@ def test_every_calibrated_arm_is_covered_and_asks_for_its_calibration() -> None:
 
 @pytest.mark.parametrize("codec, check", CHECKED)
 def test_check(codec: Any, check: Check) -> None:
-    check(Bench(codec, NumpyBackend(), HEAD_DIM, HEADS, group=3))
+    try:
+        check(Bench(codec, NumpyBackend(), HEAD_DIM, HEADS, group=3))
+    except CheckFailed as failure:
+        if check.__name__ not in codec.tags.known_failures:
+            raise
+        pytest.xfail(f"by intent: {failure}")
 
 
 @pytest.mark.parametrize("label", CODECS)

@@ -7,6 +7,8 @@ from tq_core.codecs.calibration import Calibration
 from tq_core.codecs.shaped import PASSES, ShapedKeys, ShapedValues
 from tq_core.math.books import RATES
 
+BEST_SINKS = 4
+
 
 def best_turbo(
     key_bits: float = 3.5,
@@ -14,7 +16,7 @@ def best_turbo(
     key_calibration: Calibration | None = None,
     value_calibration: Calibration | None = None,
     window: int = WINDOW,
-    sinks: int = 4,
+    sinks: int = BEST_SINKS,
     arithmetic: str = "exact",
     passes: int = PASSES,
 ) -> Arm:

@@ -27,19 +27,13 @@ ROWS = 256  # tokens encoded in a call: bounds the workspace
 
 
 def by_matrix(backend: Backend, x: F32, matrices: F32) -> F32:
-    """x (n, n_heads, head_dim), each KV head's rows times its matrix: y_o = sum_i matrix[o, i] x_i.
+    """x (n, n_heads, head_dim), each row times the matrix of its KV head: y_o = sum_i x_i matrix[i, o].
 
     n_heads is a multiple of the number of matrices (n_kv_heads, head_dim, head_dim); neighbours share one.
     """
-    n, heads, d = x.shape
-    grouped = x.reshape(n, len(matrices), -1, d)
-    out = np.empty_like(grouped)
-    for head, matrix in enumerate(matrices):
-        rows = np.ascontiguousarray(grouped[:, head]).reshape(-1, d)
-        y = np.empty_like(rows)
-        backend.call("linear", x=rows, w=matrix, y=y)
-        out[:, head] = y.reshape(n, -1, d)
-    return out.reshape(n, heads, d)
+    y = np.empty_like(x)
+    backend.call("map_heads", x=np.ascontiguousarray(x), w=matrices, y=y)
+    return y
 
 
 @dataclass(frozen=True)
@@ -105,7 +99,7 @@ class _Shaped(TurboTiles):
 
     def decode(self, pages: Pages, n_tokens: int, head_dim: int) -> F32:
         y = self.decode_codes(pages, n_tokens, head_dim)
-        x: F32 = np.einsum("thi,hji->thj", y, self._inverse(pages), optimize=True)
+        x: F32 = np.einsum("thi,hij->thj", y, self._inverse(pages), optimize=True)
         offset = self._offset(pages)
         return x if offset is None else x + offset
 

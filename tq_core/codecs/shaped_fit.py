@@ -73,11 +73,11 @@ def fit_shaped_keys(keys: F32, queries: F32, seed: int = 1) -> Calibration:
             offset = own.mean(axis=0)
             root, inverse = _roots(_raised(_second_moment(own - offset)))
             asked = q[layer, :, head * group : (head + 1) * group].reshape(-1, d)
-            query_map = rotation @ root
+            query_map = root @ rotation.T
             tables["offset"].append(offset)
-            tables["map"].append(rotation @ inverse)
+            tables["map"].append(inverse @ rotation.T)
             tables["query_map"].append(query_map)
-            tables["metric"].append(_metric(query_map @ _second_moment(asked) @ query_map.T))
+            tables["metric"].append(_metric(query_map.T @ _second_moment(asked) @ query_map))
     return _calibration(KEY_METHOD, tables, layers, heads)
 
 
@@ -92,10 +92,10 @@ def fit_shaped_values(values: F32, seed: int = 2) -> Calibration:
     for layer in range(layers):
         for head in range(heads):
             root, inverse = _roots(_raised(_second_moment(v[layer, :, head])))
-            sum_map = root @ rotation.T
-            tables["map"].append(rotation @ inverse)
+            sum_map = rotation @ root
+            tables["map"].append(inverse @ rotation.T)
             tables["sum_map"].append(sum_map)
-            tables["metric"].append(_metric(sum_map.T @ sum_map))
+            tables["metric"].append(_metric(sum_map @ sum_map.T))
     return _calibration(VALUE_METHOD, tables, layers, heads)
 
 

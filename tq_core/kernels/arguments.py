@@ -165,6 +165,13 @@ def _check_extents(kernel: Kernel, named: Mapping[str, Any], sizes: Mapping[str,
     d = sizes.get("d")
     if d is not None:
         check(d == 0 or is_head_dim(d), "head_dim", HEAD_DIMS_WORDS, d)
+    if kernel.name == "map_heads":
+        check(
+            sizes["h"] > 0 and sizes["q"] % sizes["h"] == 0,
+            "w",
+            f"a divisor of {sizes['q']} heads",
+            sizes["h"],
+        )
     if kernel.name.startswith("store"):
         channels, widths = 16 * sizes["g"], named["widths"]
         check(sizes["r"] == channels, "widths", f"one entry per 16 channels, {sizes['r']} / 16", sizes["g"])

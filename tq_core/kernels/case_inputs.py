@@ -286,3 +286,12 @@ def shape(rate: Rate, head_dim: int, n: int, kv_heads: int, passes: int) -> Argu
         "scales": np.full((n, kv_heads), 0xA5A5, np.uint16),
         "passes": passes,
     }
+
+
+def map_heads(head_dim: int, n: int, kv_heads: int, group: int) -> Arguments:
+    """Nasty rows and random matrices, a row of zeros in one of them."""
+    rng = rng_of("map_heads", head_dim, n, kv_heads, group)
+    w = rng.standard_normal((kv_heads, head_dim, head_dim)).astype(np.float32)
+    w[0, 1] = 0
+    x = nasty_vectors(n * kv_heads * group, head_dim, rng).reshape(n, kv_heads * group, head_dim)
+    return {"x": x, "w": w, "y": np.full(x.shape, GUARD)}

@@ -116,8 +116,11 @@ def cases() -> Iterator[Case]:
         for sinks in (0, 1, 2):
             yield _case("merge_states", inputs.merge, parts, heads, d, sinks)
     for d in HEAD_DIMS:
+        yield _case("map_heads", inputs.map_heads, d, 2, 2, 3)
         for rate in RATES:
             yield _case("shape_codes", inputs.shape, rate, d, 3 if d > 160 else 11, 2, 2)
+    for n, kv_heads, group in ((0, 1, 1), (1, 8, 4), (33, 1, 9)):
+        yield _case("map_heads", inputs.map_heads, 64, n, kv_heads, group)
     for n, kv_heads, passes in ((0, 2, 3), (1, 3, 0), (9, 1, 1), (40, 2, 5)):
         yield _case("shape_codes", inputs.shape, 3.5, 64, n, kv_heads, passes)
     yield from _sketch_cases()

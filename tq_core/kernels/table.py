@@ -178,6 +178,7 @@ KERNELS: dict[str, Kernel] = {
             "in peaks f4[c,q]; in totals f4[c,q]; in outs f4[c,q,d]; in sink f4[k,q]; out y f4[q,d]",
             "exact_floats",
         ),
+        _kernel("map_heads", "in x f4[n,q,d]; in w f4[h,d,d]; out y f4[n,q,d]", "exact_floats"),
         _kernel(
             "shape_codes",
             "in y f4[n,h,d]; in metric f4[h,d,d]; in widths u1[g]; in levels u1[w,16]; in book_scale f4[w];"

@@ -24,11 +24,11 @@ F32 = npt.NDArray[np.float32]
 SCALE_MAX = np.float32(65504)
 
 
-def times_metric(x: F32, metric: F32) -> F32:
-    """x M for rows x (n, head_dim), row j of M added after row j - 1: no sum across lanes, so one order everywhere."""
+def times_matrix(x: F32, matrix: F32) -> F32:
+    """x M for rows x (n, d) and M (d, d), row j of M added after row j - 1: no sum across lanes, so one order everywhere."""
     out = np.zeros_like(x)
-    for j in range(len(metric)):
-        out = out + x[:, j, None] * metric[j]
+    for j in range(len(matrix)):
+        out = out + x[:, j, None] * matrix[j]
     return out
 
 
@@ -54,14 +54,14 @@ def _shape(
     edges = [books.boundaries[row, : BOOK_LEVELS[row] - 1] for row in rows]
     centroids = [books.row_centroids(row) for row in rows]
     scale = np.sqrt(lane_sum(y * y)) / np.sqrt(np.float32(d))
-    pull = times_metric(y, metric)
+    pull = times_matrix(y, metric)
 
     def inverse() -> F32:
         return np.where(scale > zero, one / scale, zero)
 
     codes = nearest_codes(y * inverse()[:, None], widths, books)
     c = centroid_values(codes, widths, books)
-    held = times_metric(c, metric)
+    held = times_matrix(c, metric)
 
     def refitted() -> F32:
         towards, size = dot(y, held), dot(c, held)

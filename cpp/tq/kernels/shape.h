@@ -26,6 +26,30 @@ TQ_INLINE uint32_t cell_of(float t, const float* boundaries, uint32_t n_levels) 
   return count;
 }
 
+// kVectors * 16 outputs of x times w (d rows, `stride` apart): rows are added in order, each output in its own lane.
+template <int kVectors>
+TQ_INLINE void row_by_matrix(float* y, const float* x, const float* w, uint32_t d, uint32_t stride) {
+  F32 total[kVectors];
+  for (int v = 0; v < kVectors; ++v) total[v] = splat(0.0f);
+  for (uint32_t j = 0; j < d; ++j, w += stride) {
+    const F32 factor = splat(x[j]);
+    for (int v = 0; v < kVectors; ++v) total[v] = total[v] + factor * load(w + v * kLanes);
+  }
+  for (int v = 0; v < kVectors; ++v) store(y + v * kLanes, total[v]);
+}
+
+TQ_KERNEL inline void map_heads(const float* x, const float* w, float* y, uint32_t n, uint32_t q, uint32_t d, uint32_t h) {
+  for (uint32_t head = 0; head < q; ++head) {
+    const float* own = w + size_t(head / (q / h)) * d * d;
+    for (uint32_t row = 0; row < n; ++row) {
+      const size_t at = (size_t(row) * q + head) * d;
+      uint32_t c = 0;
+      for (; c + 4 * kLanes <= d; c += 4 * kLanes) row_by_matrix<4>(y + at + c, x + at, own + c, d, d);
+      for (; c < d; c += kLanes) row_by_matrix<1>(y + at + c, x + at, own + c, d, d);
+    }
+  }
+}
+
 // The scale that fits the centroids c best; `held` is c times the metric.
 TQ_INLINE float refit(const float* y, const float* c, const float* held, float scale, uint32_t d) {
   const float towards = row_dot(y, held, d), size = row_dot(c, held, d);

@@ -48,7 +48,7 @@ def test_both_halves_and_the_offset_help() -> None:
     arrays = CALIBRATION.arrays
     identity = np.broadcast_to(np.eye(D, dtype=np.float32), arrays["map"].shape)
     second = (
-        np.swapaxes(arrays["map"], 2, 3) @ arrays["metric"] @ arrays["map"]
+        arrays["map"] @ arrays["metric"] @ np.swapaxes(arrays["map"], 2, 3)
     )  # what queries see of plain keys
     faults = {
         "metric": {**arrays, "metric": identity},

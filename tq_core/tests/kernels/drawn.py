@@ -97,6 +97,7 @@ STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
         inputs.attend, st.just("attend_half"), st.none(), st.just(0), head_dims, kv_heads, groups, tokens, st.just(0),
         st.integers(0, 40),
     ),
+    "map_heads": _of(inputs.map_heads, head_dims, st.integers(0, 5), st.integers(1, 3), st.integers(1, 4)),
     "shape_codes": _of(
         inputs.shape, st.sampled_from(RATES), head_dims, st.integers(0, 9), st.integers(1, 3), st.integers(0, 3)
     ),

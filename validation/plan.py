@@ -144,6 +144,8 @@ PRESETS["gemma"] = Preset(
     length=512,
     kl_budget=0.02,
     top1_budget=0.9,
-    kl_why="The limit of smollm2, so that the two models can be told apart by the same measure.",
-    top1_why="One changed word in ten is taken as the most that a reader may overlook, which is a judgement.",
+    kl_why="The limit of smollm2: one measure for both models. On the first two texts the default arm measures 0.045 and does not "
+    "meet it.",
+    top1_why="One changed word in ten is taken as the most that a reader may overlook, which is a judgement; the default arm keeps "
+    "89 % on the first two texts.",
 )

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from tq_core.codecs.arms import arm_names, calibrated_arm_names
+from tq_core.model.sources import SOURCES
+from tq_core.model.zoo import model_names
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = ("README.md", "CONTRIBUTING.md")
@@ -64,3 +66,14 @@ def test_start_with_column_names_files():
 def test_every_arm_is_described():
     described = re.findall(r"^\| `([a-z0-9_-]+)` \|", (ROOT / "README.md").read_text(), flags=re.M)
     assert sorted(described) == sorted(arm_names() + calibrated_arm_names())
+
+
+def test_every_model_is_described_with_its_terms():
+    text = (ROOT / "README.md").read_text()
+    section = text.split("\n### Models\n")[1].split("\n## ")[0]
+    rows = {row.split("|")[1].strip(): row for row in re.findall(r"^\|.*$", section, flags=re.M)[2:]}
+    assert list(rows) == model_names()
+    for name, source in SOURCES.items():
+        assert f"{source.file_bytes / 1e6:.0f} MB" in rows[name]
+        for address in re.findall(r"https://\S+?(?=[,;]? )", source.terms):
+            assert address in rows[name]

@@ -56,6 +56,37 @@ TQ_INLINE float refit(const float* y, const float* c, const float* held, float s
   return towards > 0.0f && size > 0.0f ? towards / size : scale;
 }
 
+// Reciprocal multiples of the first scale that are tried: STARTS in shaping.py.
+constexpr float kStarts[7] = {1.0f, 1.25f, 1.15f, 1.0625f, 0.9375f, 0.875f, 0.8125f};
+
+// Nearest codes and their centroids for the start that leaves the least squared error.
+TQ_INLINE void start_row(const float* y, float inverse, const uint8_t* widths, const uint8_t* levels,
+                         const float* book_scale, const float* boundaries, uint8_t* codes, float* c, uint32_t d) {
+  alignas(kRowBytes) float tried[kMaxHeadDim];
+  uint8_t numbers[kMaxHeadDim];
+  float most = -1.0f;
+  for (float start : kStarts) {
+    F32 towards = splat(0.0f), size = splat(0.0f);
+    for (uint32_t g = 0; g < d / kLanes; ++g) {
+      const uint32_t row = book_row(widths[g]), at = g * kLanes;
+      const F32 x = load(y + at), t = x * splat(inverse * start);
+      U32 count = splat_u32(0);
+      for (uint32_t k = 0; k + 1 < level_count(row); ++k) count = count_greater(count, t, splat(boundaries[16 * row + k]));
+      store_u8(numbers + at, count);
+      const U32 twice = lookup_lanes(load_table(levels + 16 * row), count) << 1;
+      const F32 v = to_f32(u32_as_i32(twice + splat_u32(0u - 255u))) * splat(book_scale[row]);
+      store(tried + at, v);
+      towards = towards + x * v;
+      size = size + v * v;
+    }
+    const float fit = fold(towards), explained = fit > 0.0f ? fit * fit / fold(size) : 0.0f;
+    if (!(explained > most)) continue;
+    most = explained;
+    __builtin_memcpy(codes, numbers, d);
+    __builtin_memcpy(c, tried, d * sizeof(float));
+  }
+}
+
 TQ_INLINE uint16_t shape_row(const float* y, const float* metric, const float* steps, const uint8_t* widths,
                              const uint8_t* levels, const float* book_scale, const float* boundaries, uint8_t* codes,
                              uint32_t d, uint32_t passes) {
@@ -63,11 +94,7 @@ TQ_INLINE uint16_t shape_row(const float* y, const float* metric, const float* s
   float scale = __builtin_sqrtf(row_dot(y, y, d)) / __builtin_sqrtf(float(d));
   float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
   times_metric(pull, y, metric, d);
-  for (uint32_t i = 0; i < d; ++i) {
-    const uint32_t row = book_row(widths[i / kLanes]);
-    codes[i] = uint8_t(cell_of(y[i] * inverse, boundaries + 16 * row, level_count(row)));
-    c[i] = level_value(levels[16 * row + codes[i]], book_scale[row]);
-  }
+  start_row(y, inverse, widths, levels, book_scale, boundaries, codes, c, d);
   times_metric(held, c, metric, d);
   scale = refit(y, c, held, scale, d);
   for (uint32_t pass = 0; pass < passes; ++pass) {

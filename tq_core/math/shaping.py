@@ -41,7 +41,7 @@ def shape_rows(
     """Codes (n, head_dim) uint8 and scales (n,) as float16 bits of rows y (n, head_dim) float32.
 
     metric: (head_dim, head_dim) float32, symmetric, positive definite. passes: sweeps over all coordinates; 0 is nearest
-    rounding with a refitted scale. Ties go to the lower cell. A row of zeros gets scale 0; a scale beyond float16 its
+    rounding from the best start. Ties go to the lower cell. A row of zeros gets scale 0; a scale beyond float16 its
     largest number.
     """
     with np.errstate(all="ignore"):  # huge rows overflow on every backend alike

@@ -12,7 +12,7 @@ from tq_core.codecs.fp8 import fit_fp8
 from tq_core.codecs.kvquant_fit import fit_kvquant_keys, fit_kvquant_values
 from tq_core.codecs.qserve import fit_smoothing
 from tq_core.codecs.shaped_arm import BEST_SINKS
-from tq_core.codecs.shaped_fit import fit_shaped_keys, fit_shaped_values
+from tq_core.codecs.shaped_fit import ShapedParts, fit_shaped_keys, fit_shaped_values
 from tq_core.codecs.spinquant import fit_spinquant
 from tq_core.errors import CodecError
 from tq_core.math.rotary import Rotary
@@ -47,9 +47,10 @@ def fit_arm(
     elif name == "best-turbo":
         if queries is None:
             raise CodecError("queries: expected those that read the keys, for best-turbo, got None")
+        seed = options.pop("seed", 1)
         kept = options.get("sinks", BEST_SINKS)  # never coded, and unlike all others
         made = {
-            "key": fit_shaped_keys(keys[:, kept:], queries[:, kept:]),
-            "value": fit_shaped_values(values[:, kept:]),
+            "key": fit_shaped_keys(keys[:, kept:], queries[:, kept:], ShapedParts(seed=seed)),
+            "value": fit_shaped_values(values[:, kept:], ShapedParts(seed=seed + 1)),
         }
     return get_arm(name, **{f"{side}_calibration": c for side, c in made.items()}, **options)

@@ -7,11 +7,13 @@ mean square of a score's error. The map does the half of a transform coder that 
 that looks at the queries; no channel needs bits of its own. Values: y = R S_v^(-1/2) v, S_v their second moment, and
 M = R S_v R^T, the plain error of the value.
 
-Directions in which calibration has seen (nearly) nothing are taken for FLOOR of the mean direction, so that a key
-channel that is dead there costs nothing and breaks nothing.
+Directions in which calibration has seen (nearly) nothing are taken for a part of the mean direction, so that a
+key channel that is dead there costs nothing and breaks nothing.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,30 +21,55 @@ import numpy.typing as npt
 from tq_core.codecs.base import F32
 from tq_core.codecs.calibration import Calibration, check_fit
 from tq_core.codecs.shaped import KEY_METHOD, VALUE_METHOD
-from tq_core.errors import ShapeError, check
+from tq_core.errors import ShapeError, ValueRangeError, check
+from tq_core.math.prng import check_seed
 from tq_core.math.rotation import StructuredRotation
 
 F64 = npt.NDArray[np.float64]
-FLOOR = 0.1  # of the mean eigenvalue, added to every eigenvalue of a covariance or metric
 FIT_TOKENS = 32
 
 
-def _raised(matrix: F64) -> F64:
-    """The matrix plus FLOOR of its mean eigenvalue; the identity for a matrix of zeros."""
-    d = len(matrix)
-    mean = float(np.trace(matrix)) / d
-    return matrix + FLOOR * mean * np.eye(d) if mean > 0 else np.eye(d)
+@dataclass(frozen=True)
+class ShapedParts:
+    """What a fit makes use of; every part can be left out, to see what it is worth.
 
-
-def _roots(matrix: F64) -> tuple[F64, F64]:
-    """Square root and inverse square root of a symmetric positive definite matrix, times one number and its inverse.
-
-    The number keeps the geometric mean of what the map multiplies by at 1, so that scales stay in the vectors' range.
+    floor: part of the mean eigenvalue that is added to every eigenvalue of a covariance or metric. offset: whether keys
+    lose their mean. even: whether the map evens out the coordinates (else it is the rotation alone). metric: whether
+    errors are weighed (else all alike). seed: of the rotation. Raises ValueRangeError for a floor outside 0.001..10.
     """
-    values, vectors = np.linalg.eigh(matrix)
-    values = np.sqrt(np.maximum(values, values.max() * 1e-12))
-    values /= np.exp(np.log(values).mean())
-    return (vectors * values) @ vectors.T, (vectors / values) @ vectors.T
+
+    floor: float = 0.1
+    offset: bool = True
+    even: bool = True
+    metric: bool = True
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        check(0.001 <= self.floor <= 10, "floor", "0.001..10", self.floor, ValueRangeError)
+        check_seed(self.seed)
+
+    def raised(self, matrix: F64) -> F64:
+        """The matrix plus ``floor`` of its mean eigenvalue; the identity for a matrix of zeros."""
+        d = len(matrix)
+        mean = float(np.trace(matrix)) / d
+        return matrix + self.floor * mean * np.eye(d) if mean > 0 else np.eye(d)
+
+    def roots(self, matrix: F64) -> tuple[F64, F64]:
+        """Square root and inverse square root of a covariance, times one number and its inverse.
+
+        The number keeps the geometric mean of what the map multiplies by at 1, so that scales stay in the vectors' range.
+        """
+        if not self.even:
+            return np.eye(len(matrix)), np.eye(len(matrix))
+        values, vectors = np.linalg.eigh(self.raised(matrix))
+        values = np.sqrt(np.maximum(values, values.max() * 1e-12))
+        values /= np.exp(np.log(values).mean())
+        return (vectors * values) @ vectors.T, (vectors / values) @ vectors.T
+
+    def weighed(self, matrix: F64) -> F64:
+        """A metric of mean eigenvalue 1, floored: it says what matters more, not how much it all matters."""
+        raised = self.raised((matrix + matrix.T) / 2 if self.metric else np.eye(len(matrix)))
+        return raised * (len(raised) / np.trace(raised))
 
 
 def _second_moment(rows: F32) -> F64:
@@ -55,14 +82,14 @@ def _rotation(head_dim: int, seed: int) -> F64:
     return StructuredRotation(head_dim, seed).forward(np.eye(head_dim, dtype=np.float32)).T.astype(np.float64)
 
 
-def fit_shaped_keys(keys: F32, queries: F32, seed: int = 1) -> Calibration:
+def fit_shaped_keys(keys: F32, queries: F32, parts: ShapedParts = ShapedParts(seed=1)) -> Calibration:
     """Tables for ShapedKeys from keys (n_layers, n_tokens, n_kv_heads, head_dim) and queries (.., n_query_heads, ..).
 
     Both float32 after RoPE, 32 tokens or more; tokens of several texts may stand one after another, best without those
     that the arm keeps as sinks. Raises the errors of check_fit, and ShapeError for queries that do not fit the keys.
     """
     k, q = check_fit(keys, FIT_TOKENS), check_fit(queries, FIT_TOKENS)
-    (layers, _, heads, d), rotation = k.shape, _rotation(keys.shape[3], seed)
+    (layers, _, heads, d), rotation = k.shape, _rotation(keys.shape[3], parts.seed)
     fits = len(q) == layers and q.shape[3] == d and q.shape[2] % heads == 0
     check(fits, "queries", f"({layers}, n_tokens, a multiple of {heads} heads, {d})", q.shape, ShapeError)
     group = q.shape[2] // heads
@@ -70,39 +97,33 @@ def fit_shaped_keys(keys: F32, queries: F32, seed: int = 1) -> Calibration:
     for layer in range(layers):
         for head in range(heads):
             own = k[layer, :, head].astype(np.float64)
-            offset = own.mean(axis=0)
-            root, inverse = _roots(_raised(_second_moment(own - offset)))
+            offset = own.mean(axis=0) * parts.offset
+            root, inverse = parts.roots(_second_moment(own - offset))
             asked = q[layer, :, head * group : (head + 1) * group].reshape(-1, d)
             query_map = root @ rotation.T
             tables["offset"].append(offset)
             tables["map"].append(inverse @ rotation.T)
             tables["query_map"].append(query_map)
-            tables["metric"].append(_metric(query_map.T @ _second_moment(asked) @ query_map))
+            tables["metric"].append(parts.weighed(query_map.T @ _second_moment(asked) @ query_map))
     return _calibration(KEY_METHOD, tables, layers, heads)
 
 
-def fit_shaped_values(values: F32, seed: int = 2) -> Calibration:
+def fit_shaped_values(values: F32, parts: ShapedParts = ShapedParts(seed=2)) -> Calibration:
     """Tables for ShapedValues from values (n_layers, n_tokens, n_kv_heads, head_dim) float32, 32 tokens or more.
 
     Raises the errors of check_fit.
     """
     v = check_fit(values, FIT_TOKENS)
-    (layers, _, heads, _), rotation = v.shape, _rotation(values.shape[3], seed)
+    (layers, _, heads, _), rotation = v.shape, _rotation(values.shape[3], parts.seed)
     tables: dict[str, list[F64]] = {"map": [], "sum_map": [], "metric": []}
     for layer in range(layers):
         for head in range(heads):
-            root, inverse = _roots(_raised(_second_moment(v[layer, :, head])))
+            root, inverse = parts.roots(_second_moment(v[layer, :, head]))
             sum_map = rotation @ root
             tables["map"].append(inverse @ rotation.T)
             tables["sum_map"].append(sum_map)
-            tables["metric"].append(_metric(sum_map @ sum_map.T))
+            tables["metric"].append(parts.weighed(sum_map @ sum_map.T))
     return _calibration(VALUE_METHOD, tables, layers, heads)
-
-
-def _metric(matrix: F64) -> F64:
-    """A metric of mean eigenvalue 1, floored: it says what matters more, not how much it all matters."""
-    raised = _raised((matrix + matrix.T) / 2)
-    return raised * (len(raised) / np.trace(raised))
 
 
 def _calibration(method: str, tables: dict[str, list[F64]], layers: int, heads: int) -> Calibration:

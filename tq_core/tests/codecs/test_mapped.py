@@ -11,6 +11,7 @@ from tq_core.cache.paged_cache import PagedCache
 from tq_core.codecs.aither import AitherKeys
 from tq_core.codecs.arms import get_arm
 from tq_core.codecs.checkbench import Bench
+from tq_core.codecs.checklist import READ_TOLERANCE
 from tq_core.codecs.eden import EdenKeys, ExactEdenKeys
 from tq_core.codecs.mapped import MappedCodec
 from tq_core.codecs.polarquant import PolarKeys
@@ -59,10 +60,10 @@ def test_slot_bytes_of_vllms_presets(preset: str, slot: int) -> None:
     assert sum(bits_all_in(c) * 128 / 8 for c in both) == slot
 
 
-def test_padding_of_polarquant_is_counted() -> None:
-    """46 code bits per block of 16: 92 bits of two blocks need 12 bytes."""
-    assert bits_all_in(PolarKeys(), 64) == 3.875
-    assert bits_all_in(PolarKeys(), 32) == (12 * 8 + 32) / 32
+def test_polarquant_needs_no_padding() -> None:
+    """46 code bits and a radius per block of 16, whatever the number of blocks."""
+    for head_dim in (16, 32, 64, 80, 128):
+        assert bits_all_in(PolarKeys(), head_dim) == 3.875
 
 
 @pytest.mark.parametrize("label", CODECS)
@@ -71,7 +72,8 @@ def test_histories_longer_than_one_unpacked_run(label: str) -> None:
     n = bench.codec.page_tokens * 4 + 32
     stored, given = bench.store(bench.tokens(n)), bench.question(n)
     want, size = bench.exact(bench.decode(stored, n), given)
-    limit = bench.codec.tags.read_tolerance or 2e-5
+    # Kernels round the query or the weights to 16-bit integers.
+    limit = bench.codec.tags.read_tolerance or (READ_TOLERANCE if bench.codec.tags.same_bits else 2e-5)
     assert float((np.abs(bench.read(stored, n, given) - want) / size).max()) < limit
 
 

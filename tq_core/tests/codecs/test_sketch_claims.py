@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from tq_core.codecs.aither import AitherKeys
+from tq_core.codecs.checkbench import Bench
 from tq_core.codecs.qjl import QjlKeys
 from tq_core.codecs.rabitq import RaBitQKeys
 from tq_core.codecs.turboquant_mse import MseKeys
 from tq_core.codecs.turboquant_prod import ProdKeys
 from tq_core.codecs.vllm_turbo import VllmTurboKeys
+from tq_core.kernels.backend import NumpyBackend
 from tq_core.math.maps import rotation
 from tq_core.math.sketch import mean_abs_coordinate, sketch, sketch_constant
 from tq_core.tests.codecs.vectors import gaussian, measure, reconstruct
@@ -100,12 +102,13 @@ def test_qjl_keeps_an_outlier_channel_out_of_the_inliers_scores() -> None:
     """A query on other channels than the outlier pays for the outlier's length with one sketch, not with two."""
     x = keys_with_an_outlier(640)
     codec = QjlKeys(outliers=2)
-    rows = codec.encode(x)
-    taken = np.unique(rows["outliers"])
+    bench = Bench(codec, NumpyBackend(), 64, n_kv_heads=1, group=64)
+    pages = bench.store(np.swapaxes(x, 0, 1).copy())
+    taken = np.unique(codec.encode(x)["outliers"])
     q = np.random.default_rng(5).standard_normal((64, 64)).astype(np.float32)
     q[:, taken] = 0
     truth = x[0] @ q.T
-    split = np.swapaxes(codec.logits(q[None], rows)[0], 0, 1) - truth
+    split = bench.read(pages, len(truth), q).T - truth
     single = sketch("orthogonal", 128, 64, 1)
     z = np.sign(single.forward(x[0]))
     norms = np.linalg.norm(x[0], axis=1, keepdims=True)

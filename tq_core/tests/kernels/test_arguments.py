@@ -11,7 +11,8 @@ from tq_core.kernels.backend import get_backend
 from tq_core.kernels.cases import cases
 from tq_core.kernels.table import KERNELS
 
-CASES = {c.kernel: c for c in cases() if c.name.startswith(("3.5x64x3x2x17", "3.0x48x17", "Nonex64x1x5x17"))}
+NAMES = ("3.5x64x3x2x17", "3.0x48x17", "Nonex64x1x5x17", "64x3x2x17", "(1, 3, 4, 2)x4x17", "64x4x2x1x5x70")
+CASES = {c.kernel: c for c in cases() if c.name.startswith(NAMES)}
 
 
 def _build(kernel: str) -> dict:
@@ -55,6 +56,27 @@ def _build(kernel: str) -> dict:
         ("score_keys", lambda a: a.pop("step"), TqError, "step"),
         ("score_keys", lambda a: a.update(extra=1), TqError, "extra"),
         ("sum_values", lambda a: a.update(out=a["out"][:-1].copy()), ShapeError, "out"),
+        ("score_signs", lambda a: a.update(layout=_with(a["layout"], 5, 2**31)), KernelError, "key_codes"),
+        ("score_polar", lambda a: a.update(layout=_with(a["layout"], 0, 96)), KernelError, "page_tokens"),
+        ("score_polar", lambda a: a.update(layout=_with(a["layout"], 4, 2**20)), KernelError, "key_scales"),
+        ("score_sketch", lambda a: a.update(n_outliers=17), KernelError, "n_outliers"),
+        ("score_sketch", lambda a: a.update(outer_codes_at=2**20), KernelError, "outer_codes_at"),
+        ("score_sketch", lambda a: a.update(outer_scales_at=7), KernelError, "outer_scales_at"),
+        ("score_sketch", lambda a: a.update(outliers_at=2**20), KernelError, "outliers_at"),
+        ("score_sketch", lambda a: a.update(outer=a["outer"][:, :20].copy()), ShapeError, "outer"),
+        (
+            "store_key_codes",
+            lambda a: a.update(widths=np.full_like(a["widths"], 5)),
+            ValueRangeError,
+            "widths",
+        ),
+        ("store_key_codes", lambda a: a.update(widths=a["widths"][:-1].copy()), ShapeError, "widths"),
+        (
+            "store_value_codes",
+            lambda a: a.update(layout=_with(a["layout"], 7, 2**20)),
+            KernelError,
+            "value_codes",
+        ),
         ("append_keys", lambda a: a.update(first=2**32), ValueRangeError, "first"),
         ("append_keys", lambda a: a.update(first=1000), KernelError, "n_tokens"),
         ("append_keys", lambda a: a.update(hadamard=np.ones((5, 5), np.float32)), ShapeError, "hadamard"),

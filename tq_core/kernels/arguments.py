@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tq_core.errors import DTypeError, KernelError, ShapeError, TqError, ValueRangeError, check
+from tq_core.kernels.forms import check_form
 from tq_core.kernels.table import KERNELS, LAYOUT, Arg, Kernel
 from tq_core.math.books import BOOK_LEVELS, book_rows
 from tq_core.math.tiles import TILE_TOKENS, tile_bytes
@@ -38,7 +39,7 @@ class Bound:
 # The bits of ndarray.flags.num.
 _CONTIGUOUS_ALIGNED, _WRITABLE = 0x101, 0x400
 # Small arrays whose contents, and sizes, that decide which bytes of a page a kernel touches.
-_TABLES = ("layout", "widths", "key_widths", "value_widths")
+_TABLES = ("layout", "form", "widths", "key_widths", "value_widths")
 _TABLE_SIZES = ("d", "g", "w", "m", "h", "q")
 
 
@@ -87,7 +88,9 @@ def _output_pairs(kernel_name: str) -> tuple[tuple[int, int], ...]:
 def _stream_bytes(
     kernel: Kernel, named: Mapping[str, Any], page_tokens: int, sizes: Mapping[str, int]
 ) -> Iterator[tuple[str, int]]:
-    """(layout entry, bytes) of the streams that a paged kernel touches in each head's block."""
+    """(layout entry, bytes) of the streams that a paged kernel touches in each head's block, unless its form says so."""
+    if "form" in named:
+        return
     sides = (
         ("key", "value")
         if kernel.name.startswith("attend")
@@ -159,6 +162,8 @@ def _check_layout(
             layout[name],
             KernelError,
         )
+    if "form" in named:
+        check_form(named["form"], kernel.name.startswith("score"), sizes["d"], page_tokens, layout["head_bytes"])
     end = layout["header_bytes"] + heads * layout["head_bytes"]
     check(
         end <= page_bytes,

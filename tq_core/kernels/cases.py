@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from tq_core.kernels import case_forms as forms
 from tq_core.kernels import case_inputs as inputs
 from tq_core.kernels.case_inputs import Arguments, Rate
 from tq_core.math.books import RATES
@@ -18,6 +19,10 @@ HEAD_DIMS = (16, 32, 64, 80, 96, 112, 128, 160, 256, 576)
 TOKEN_COUNTS = (0, 1, 2, 15, 16, 17, 31, 32, 33, 127, 128, 129, 300)
 PAIR_RATES = ("pair 3.5", "pair 2.5")
 GROUPS = (1, 2, 3, 4, 5, 7, 8, 16)  # query heads per KV head
+# Builders that several kernels share: they are told which.
+_PER_KERNEL = (
+    inputs.scan, inputs.saturated, inputs.append, inputs.attend, forms.scan_affine, forms.scan_bytes, forms.saturated_affine,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,7 @@ class Case:
 
 def _case(kernel: str, build: Callable[..., Arguments], *args: object) -> Case:
     label = "x".join(str(a.name if isinstance(a, NormMode) else a) for a in args)
-    if build in (inputs.scan, inputs.saturated, inputs.append, inputs.attend):
+    if build in _PER_KERNEL:
         return Case(kernel, label, lambda: build(kernel, *args))
     return Case(kernel, label, lambda: build(*args))
 
@@ -83,6 +88,7 @@ def cases() -> Iterator[Case]:
             yield _case(kernel, inputs.scan, None, d, 3, 2, 41)
         for tokens in TOKEN_COUNTS[:9]:
             yield _case(kernel, inputs.scan, None, 64, 1, 5, tokens)
+    yield from _form_cases()
     for small in (0, 1):
         for key_rate, value_rate in ((3.5, 3.0), (4.0, 4.0), (2.0, 2.5), (3.0, 3.5)):
             for d in (16, 64, 80, 128, 256, 576):
@@ -113,3 +119,25 @@ def cases() -> Iterator[Case]:
     yield _case("softmax", inputs.softmax, 100, 3, 60.0)
     for n, width, outputs in ((0, 16, 3), (1, 1, 1), (3, 15, 2), (2, 17, 5), (5, 64, 7), (3, 384, 11)):
         yield _case("linear", inputs.linear, n, width, outputs)
+
+
+def _form_cases() -> Iterator[Case]:
+    """Affine tiles and byte rows."""
+    for kernel in ("score_affine", "sum_affine"):
+        for bits in (2, 3, 4):
+            for d in (16, 64, 80, 128, 576):
+                yield _case(kernel, forms.scan_affine, bits, 32, d, 2, 3, 145)
+            for d in (256, 576):
+                yield _case(kernel, forms.saturated_affine, bits, d)
+        for tokens in TOKEN_COUNTS:
+            yield _case(kernel, forms.scan_affine, 3, 64, 48, 2, 2, tokens)
+        for group in GROUPS:
+            yield _case(kernel, forms.scan_affine, 4, 128, 32, 1, group, 130)
+    for kernel in ("score_bytes", "sum_bytes"):
+        for name in forms.BYTE_FORMATS:
+            for d in (16, 48, 64, 80, 128, 576):
+                yield _case(kernel, forms.scan_bytes, name, d, 2, 3, 33)
+            for group in (1, 4, 6):
+                yield _case(kernel, forms.scan_bytes, name, 32, 1, group, 130)
+        for tokens in TOKEN_COUNTS:
+            yield _case(kernel, forms.scan_bytes, "flexgen", 96, 3, 2, tokens)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from tq_core.kernels import reference, reference_attend
+from tq_core.kernels import reference, reference_affine, reference_attend, reference_bytes
 from tq_core.kernels.table import KERNELS
 
+_MODULES = (reference, reference_attend, reference_affine, reference_bytes)
+
 KERNEL_FUNCTIONS = {
-    name: getattr(reference, name, None) or getattr(reference_attend, name) for name in KERNELS
+    name: next(getattr(module, name) for module in _MODULES if hasattr(module, name)) for name in KERNELS
 }

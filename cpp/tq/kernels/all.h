@@ -10,3 +10,5 @@
 #include "dense.h"
 #include "attend.h"
 #include "attend_half.h"
+#include "affine.h"
+#include "bytes.h"

@@ -64,8 +64,8 @@ class AffineForm:
 class ByteForm:
     """Byte rows of ``channels`` channels, in groups of ``group``, the last one maybe short.
 
-    first, second: an integer code is (stored + first) modulo 256, less ``second``. A float's lower 7 bits stand at bit
-    ``first`` of a float32, which is multiplied by 2^second; its upper bit is the sign. *_at: offset of the first token's
+    first, second: an integer code is (stored xor first) - second. A float's lower 7 bits stand at bit ``first`` of a
+    float32, which is multiplied by 2^second; its upper bit is the sign. *_at: offset of the first token's
     first group in the head's block; *_row: bytes from token to token; *_group: bytes from group to group.
 
     A block of nibbles is 16 bytes for BLOCK channels, byte i with channel i in its lower half and channel i + 16 in its
@@ -131,10 +131,11 @@ def _check_bytes(form: ByteForm, head_dim: int, page_tokens: int, room: int) -> 
     floats, nibbles = form.kind == Kind.floats, form.kind == Kind.nibbles
     unit = BLOCK if nibbles else 16
     for label, most in (
-        ("kind", max(Kind)), ("scaling", Scaling.none if floats else max(Scaling)), ("first", 31 if floats else 255), ("second", 127 if floats else 255)
+        ("kind", max(Kind)), ("scaling", Scaling.none if floats else max(Scaling)), ("first", 22 if floats else 255), ("second", 127 if floats else 255)
     ):  # fmt: skip
         value = getattr(form, label)
         check(value <= most, f"form.{label}", f"0..{int(most)}", value, KernelError)
+    check(form.second > 0 or not floats, "form.second", "1..127 for floats", form.second, KernelError)
     ok = form.group > 0 and form.group % unit == 0
     check(ok, "form.group", f"a positive multiple of {unit}", form.group, KernelError)
     ok = form.channels > 0 and form.channels % 16 == 0

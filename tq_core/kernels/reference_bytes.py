@@ -40,8 +40,7 @@ def _codes(stored, form):
         rows, tail = len(stored), -stored.shape[1] % (BLOCK // 2)
         blocks = np.pad(stored, ((0, 0), (0, tail))).reshape(rows, -1, BLOCK // 2)
         stored = np.stack([blocks & 15, blocks >> 4], axis=2).reshape(rows, -1)
-    wrapped = (stored.astype(np.int32) + form.first) & 255
-    return (wrapped - form.second).astype(np.float32)
+    return ((stored.astype(np.int32) ^ form.first) - form.second).astype(np.float32)
 
 
 def byte_rows(block, form, count):

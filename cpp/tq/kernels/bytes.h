@@ -52,26 +52,31 @@ TQ_INLINE void read_scale(const uint8_t* base, const ByteForm& form, uint32_t sl
 // What turns stored bytes into numbers, in all lanes.
 struct Decoder {
   U32 first;
-  I32 less;
-  F32 power;
+  F32 second;
+  U32 power;
   int shift;
 };
+
+constexpr float kIntegerBase = 8388608.0f;  // 2^23: its last bits count ones
+
+// The entries are below 256, or 23 and 128 for floats: see the checks of forms.py.
 TQ_INLINE Decoder make_decoder(const ByteForm& form) {
-  const bool floats = form.kind == kFloats;
-  return Decoder{splat_u32(form.first), u32_as_i32(splat_u32(floats ? 0u : 0u - form.second)),
-                 splat(floats ? bits_float((127 + form.second) << 23) : 1.0f), int(form.first)};
+  if (form.kind == kFloats)
+    return Decoder{splat_u32(0), splat(bits_float((1 + form.second) << 23)), splat_u32(form.second << 23), int(form.first)};
+  return Decoder{splat_u32(float_bits(kIntegerBase) | form.first), splat(kIntegerBase + float(form.second)), splat_u32(0), 0};
 }
 
-// Sixteen stored bytes; kHalf says which of a block's nibbles. 127 + second stays below 255: see the checks of forms.py.
+// Sixteen stored bytes; kHalf says which of a block's nibbles. No step has a subnormal operand, which some machines take slowly.
 template <int kKind, int kHalf>
 TQ_INLINE F32 decode(const Decoder& with, U32 x) {
   if constexpr (kKind == kFloats) {
-    const F32 magnitude = u32_as_float((x & splat_u32(127u)) << with.shift) * with.power;
-    return u32_as_float(float_as_u32(magnitude) | (x & splat_u32(128u)) << 24);
-  } else if constexpr (kKind == kNibbles) {
-    return to_f32(u32_as_i32(((kHalf ? x >> 4 : x & splat_u32(15u)) + with.first) & splat_u32(255u)) + with.less);
+    // With the exponent raised, numbers below 2^(second - 126) are subnormal ones, whose leading bit is not there.
+    const F32 y = u32_as_float(((x & splat_u32(127u)) << with.shift) + with.power);
+    const F32 size = select_ge(y, with.second, y, (y + y) - with.second);
+    return u32_as_float(float_as_u32(size) | (x & splat_u32(128u)) << 24);
   } else {
-    return to_f32(u32_as_i32((x + with.first) & splat_u32(255u)) + with.less);
+    if constexpr (kKind == kNibbles) x = kHalf ? x >> 4 : x & splat_u32(15u);
+    return u32_as_float(x ^ with.first) - with.second;
   }
 }
 
@@ -144,22 +149,39 @@ TQ_KERNEL inline void score_byte_rows(const BytePages& in, const uint8_t* base, 
   }
 }
 
-// Sixteen channels of one group, `codes` at the first row's bytes of them, over `count` rows.
-template <int kKind, int kHalf, int kScaling, int kHeads>
+// kVectors times sixteen channels of one group, `codes` at the first row's bytes of them, over `count` rows: of nibbles
+// half kHalf, or both; of bytes neighbours.
+template <int kKind, int kHalf, int kVectors, int kScaling, int kHeads>
 TQ_INLINE void sum_byte_channels(const ByteForm& form, const Decoder& with, const uint8_t* codes, ptrdiff_t ahead,
                                  uint32_t held, const float* step, const float* low, const float* weights, size_t s,
                                  uint32_t count, size_t d, float* out) {
-  F32 sum[kHeads];
-  for (int h = 0; h < kHeads; ++h) sum[h] = load(out + h * d);
+  F32 sum[kHeads], next[kHeads];
+  for (int h = 0; h < kHeads; ++h) {
+    sum[h] = load(out + h * d);
+    next[h] = kVectors > 1 ? load(out + h * d + kLanes) : splat(0.0f);
+  }
   for (uint32_t t = 0; t < count; ++t, codes += form.code.row) {
     if (ahead) prefetch_rows(codes + ahead, form.code.row / kRowBytes + 1);
-    F32 y = decode<kKind, kHalf>(with, load_held(codes, held));
+    const U32 x = load_held(codes, held);
+    F32 y = decode<kKind, kHalf>(with, x);
     if constexpr (kScaling > 0) y = y * splat(step[t]);
     if constexpr (kScaling > 1) y = y + splat(low[t]);
     add_weighted<kHeads>(sum, weights + t, s, y);
+    if constexpr (kVectors > 1) {
+      y = decode<kKind, 1>(with, kKind == kNibbles ? x : load_u8(codes + kLanes));
+      if constexpr (kScaling > 0) y = y * splat(step[t]);
+      if constexpr (kScaling > 1) y = y + splat(low[t]);
+      add_weighted<kHeads>(next, weights + t, s, y);
+    }
   }
-  for (int h = 0; h < kHeads; ++h) store(out + h * d, sum[h]);
+  for (int h = 0; h < kHeads; ++h) {
+    store(out + h * d, sum[h]);
+    if constexpr (kVectors > 1) store(out + h * d + kLanes, next[h]);
+  }
 }
+
+// Two vectors in a pass, where there are registers for their sums: each sum waits for its last addition.
+constexpr bool kPairs = kRegsInPass > 1;
 
 template <int kKind, int kScaling, int kHeads>
 TQ_KERNEL inline void sum_byte_rows(const BytePages& in, const uint8_t* base, const uint8_t* next, const float* weights,
@@ -172,13 +194,22 @@ TQ_KERNEL inline void sum_byte_rows(const BytePages& in, const uint8_t* base, co
       for (uint32_t t = 0; t < count; ++t) read_scale(base, form, t, g, step + t, low + t);
     const uint8_t* codes = place(base, form.code, 0, g);
     const uint32_t end = smaller(start + form.group, in.d);
-    for (uint32_t i = start; i < end; i += kPerLoad<kKind>, codes += kLanes) {
+    for (uint32_t i = start; i < end;) {
       const uint32_t held = bytes_held<kKind>(form, i);
-      sum_byte_channels<kKind, 0, kScaling, kHeads>(form, with, codes, i ? 0 : next - base, held, step, low, weights, s,
-                                                    count, in.d, out + i);
-      if constexpr (kKind == kNibbles)
-        sum_byte_channels<kKind, 1, kScaling, kHeads>(form, with, codes, 0, held, step, low, weights, s, count, in.d,
-                                                      out + i + kLanes);
+      const ptrdiff_t ahead = i ? 0 : next - base;
+      if constexpr (kPairs) if (i + 2 * kLanes <= end) {
+        sum_byte_channels<kKind, 0, 2, kScaling, kHeads>(form, with, codes, ahead, held, step, low, weights, s, count, in.d, out + i);
+        codes += kKind == kNibbles ? kLanes : 2 * kLanes;
+        i += 2 * kLanes;
+        continue;
+      }
+      sum_byte_channels<kKind, 0, 1, kScaling, kHeads>(form, with, codes, ahead, held, step, low, weights, s, count, in.d, out + i);
+      i += kLanes;
+      if constexpr (kKind == kNibbles) {
+        sum_byte_channels<kKind, 1, 1, kScaling, kHeads>(form, with, codes, 0, held, step, low, weights, s, count, in.d, out + i);
+        i += kLanes;
+      }
+      codes += kLanes;
     }
   }
 }

@@ -33,7 +33,10 @@ class _Blocks(Rows):
 
     def byte_form(self, layout: PageLayout, head_dim: int) -> ByteForm:
         at, block = layout.offsets[f"{self._side}_codes"], 2 + self._code_bytes
-        row, codes = head_dim // BLOCK * block, (self._kind, Scaling.step, head_dim, BLOCK, self._first, self._second)
+        row, codes = (
+            head_dim // BLOCK * block,
+            (self._kind, Scaling.step, head_dim, BLOCK, self._first, self._second),
+        )
         return ByteForm(*codes, at + 2, row, block, at, row, block)
 
     def encode(self, x: F32, pages: Pages, position: int | None) -> Parts:

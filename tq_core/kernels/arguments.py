@@ -163,7 +163,9 @@ def _check_layout(
             KernelError,
         )
     if "form" in named:
-        check_form(named["form"], kernel.name.startswith("score"), sizes["d"], page_tokens, layout["head_bytes"])
+        check_form(
+            named["form"], kernel.name.startswith("score"), sizes["d"], page_tokens, layout["head_bytes"]
+        )
     end = layout["header_bytes"] + heads * layout["head_bytes"]
     check(
         end <= page_bytes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tq_core.kernels.case_inputs import GUARD, Arguments, _rng
+from tq_core.kernels.case_inputs import GUARD, Arguments, rng_for
 from tq_core.kernels.forms import BLOCK, AffineForm, ByteForm, Kind, Scaling, float_form
 from tq_core.kernels.layout import PAGE_TOKENS, PageLayout
 from tq_core.math.tiles import TILE_TOKENS, tile_bytes
@@ -35,7 +35,9 @@ def _byte_form(name: str, head_dim: int) -> tuple[ByteForm, int]:
         block = 2 + group // per
         row = groups * block - (groups * group - head_dim) // per
         step = (0, row, block)
-        return ByteForm(kind, scaling, head_dim, group, first, second, 2, row, block, *step), PAGE_TOKENS * row
+        return ByteForm(
+            kind, scaling, head_dim, group, first, second, 2, row, block, *step
+        ), PAGE_TOKENS * row
     row, halves = head_dim // per, 2 * groups
     at = PAGE_TOKENS * row + 6  # streams need not lie side by side
     minimum = at + PAGE_TOKENS * halves
@@ -79,11 +81,9 @@ def _pool(
     return pool, rng.permutation(n_pages + 2)[:n_pages].astype(np.uint32), starts
 
 
-def scan_bytes(
-    kernel: str, name: str, head_dim: int, kv_heads: int, group: int, tokens: int
-) -> Arguments:
+def scan_bytes(kernel: str, name: str, head_dim: int, kv_heads: int, group: int, tokens: int) -> Arguments:
     """Rows of a format; every code occurs, steps are of both signs and some subnormal or zero."""
-    rng = _rng(kernel, name, head_dim, kv_heads, group, tokens)
+    rng = rng_for(kernel, name, head_dim, kv_heads, group, tokens)
     form, block = _byte_form(name, head_dim)
     layout = PageLayout(kv_heads, PAGE_TOKENS, (("rows", block),))
     pool, pages, starts = _pool(layout, tokens, rng)
@@ -102,7 +102,7 @@ def scan_affine(
     kernel: str, bits: int, shared: int, head_dim: int, kv_heads: int, group: int, tokens: int
 ) -> Arguments:
     """Tiles whose steps and minima are shared by ``shared`` tokens (keys) or by at most that many channels (values)."""
-    rng = _rng(kernel, bits, shared, head_dim, kv_heads, group, tokens)
+    rng = rng_for(kernel, bits, shared, head_dim, kv_heads, group, tokens)
     while not kernel.startswith("score") and head_dim % shared:
         shared //= 2
     codes = tile_bytes([bits] * (head_dim // 16)) * (PAGE_TOKENS // TILE_TOKENS)

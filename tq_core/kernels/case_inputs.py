@@ -20,7 +20,7 @@ Arguments = dict[str, Any]
 Rate = float | str
 
 
-def _rng(*parts: object) -> np.random.Generator:
+def rng_for(*parts: object) -> np.random.Generator:
     return np.random.default_rng(zlib.crc32(repr(parts).encode()))
 
 
@@ -110,7 +110,7 @@ def scan(
     tokens: int,
     centred: int = 0,
 ) -> Arguments:
-    rng = _rng(kernel, rate, head_dim, kv_heads, group, tokens)
+    rng = rng_for(kernel, rate, head_dim, kv_heads, group, tokens)
     first = 5 if rate is None else 0
     heads, offset = kv_heads * group, 3
     columns = tokens + offset + 2
@@ -161,7 +161,7 @@ def saturated(kernel: str, rate: Rate, head_dim: int) -> Arguments:
 def append(
     kernel: str, rate: Rate, head_dim: int, tokens: int, first: int, mode: NormMode, centre_tokens: int = 0
 ) -> Arguments:
-    rng = _rng(kernel, rate, head_dim, tokens, first)
+    rng = rng_for(kernel, rate, head_dim, tokens, first)
     a = (
         _paged(rate, head_dim, 3, tokens + first, rng, centred=centre_tokens)
         | _rotation(head_dim)
@@ -174,12 +174,12 @@ def append(
 
 
 def rotate(head_dim: int, n: int, inverse: int) -> Arguments:
-    x = nasty_vectors(n, head_dim, _rng("rotate", head_dim, n))
+    x = nasty_vectors(n, head_dim, rng_for("rotate", head_dim, n))
     return {**_rotation(head_dim), "x": x, "y": np.full_like(x, GUARD), "inverse": inverse, "scale": 0.37}
 
 
 def encode(rate: Rate, head_dim: int, mode: NormMode) -> Arguments:
-    x = nasty_vectors(37, head_dim, _rng("encode", rate, head_dim))
+    x = nasty_vectors(37, head_dim, rng_for("encode", rate, head_dim))
     out = {"codes": np.full(x.shape, 0xAA, np.uint8), "scales": np.full(len(x), 0xAAAA, np.uint16)}
     return {
         **_rotation(head_dim),
@@ -191,7 +191,7 @@ def encode(rate: Rate, head_dim: int, mode: NormMode) -> Arguments:
 
 
 def query(head_dim: int, n: int, limit: int) -> Arguments:
-    x = nasty_vectors(n, head_dim, _rng("query", head_dim, n))
+    x = nasty_vectors(n, head_dim, rng_for("query", head_dim, n))
     return {
         "x": x,
         "query": np.full(x.shape, -21846, np.int16),
@@ -214,7 +214,7 @@ def attend(
     centred: int = 0,
 ) -> Arguments:
     """A state that starts empty for even query heads and part-way for odd ones."""
-    rng = _rng(kernel, key_rate, value_rate, head_dim, kv_heads, group, tokens, small)
+    rng = rng_for(kernel, key_rate, value_rate, head_dim, kv_heads, group, tokens, small)
     heads = kv_heads * group
     a = _paged(key_rate, head_dim, kv_heads, tokens + first, rng, value_rate, centred)
     a |= {"n_kv_heads": kv_heads, "n_tokens": tokens, "first": first}
@@ -240,7 +240,7 @@ def attend(
 
 def merge(parts: int, heads: int, head_dim: int, sinks: int) -> Arguments:
     """Sinks: of a head that has seen nothing, far above and far below the others' peaks, and none (minus infinity)."""
-    outs = nasty_vectors(parts * heads, head_dim, _rng("merge", parts, heads)).reshape(parts, heads, head_dim)
+    outs = nasty_vectors(parts * heads, head_dim, rng_for("merge", parts, heads)).reshape(parts, heads, head_dim)
     peaks, totals = outs[..., 1].copy(), np.abs(outs[..., 2])
     outs[:, 0], peaks[:, 0], totals[:, 0] = 0, -np.inf, 0  # a head that has seen nothing
     outs[0], peaks[0], totals[0] = 0, -np.inf, 0  # a part that is empty
@@ -255,13 +255,13 @@ def merge(parts: int, heads: int, head_dim: int, sinks: int) -> Arguments:
 
 
 def softmax(n_tokens: int, rows: int, spread: float) -> Arguments:
-    scores = (spread * _rng("softmax", n_tokens, spread).standard_normal((rows, n_tokens + 3))).astype(
+    scores = (spread * rng_for("softmax", n_tokens, spread).standard_normal((rows, n_tokens + 3))).astype(
         np.float32
     )
     return {"scores": scores, "n_tokens": n_tokens}
 
 
 def linear(n: int, inputs: int, outputs: int) -> Arguments:
-    rng = _rng("linear", n, inputs, outputs)
+    rng = rng_for("linear", n, inputs, outputs)
     x, w = nasty_vectors(n, inputs, rng), rng.standard_normal((outputs, inputs)).astype(np.float32)
     return {"x": x, "w": w, "y": np.full((n, outputs), GUARD)}

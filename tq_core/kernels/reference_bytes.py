@@ -16,7 +16,9 @@ from tq_core.math import lanes
 def _strided(block, at, row, group, shape, nbytes):
     """(rows, groups, nbytes) view of bytes that lie ``row`` and ``group`` apart."""
     rows, groups = shape
-    return np.lib.stride_tricks.as_strided(block[at:], (rows, groups, nbytes), (row, group, 1), writeable=False)
+    return np.lib.stride_tricks.as_strided(
+        block[at:], (rows, groups, nbytes), (row, group, 1), writeable=False
+    )
 
 
 def _halves(block, form, label, shape):

@@ -240,7 +240,9 @@ def attend(
 
 def merge(parts: int, heads: int, head_dim: int, sinks: int) -> Arguments:
     """Sinks: of a head that has seen nothing, far above and far below the others' peaks, and none (minus infinity)."""
-    outs = nasty_vectors(parts * heads, head_dim, rng_for("merge", parts, heads)).reshape(parts, heads, head_dim)
+    outs = nasty_vectors(parts * heads, head_dim, rng_for("merge", parts, heads)).reshape(
+        parts, heads, head_dim
+    )
     peaks, totals = outs[..., 1].copy(), np.abs(outs[..., 2])
     outs[:, 0], peaks[:, 0], totals[:, 0] = 0, -np.inf, 0  # a head that has seen nothing
     outs[0], peaks[0], totals[0] = 0, -np.inf, 0  # a part that is empty

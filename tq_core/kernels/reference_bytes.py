@@ -45,20 +45,25 @@ def _codes(stored, form):
     return ((stored.astype(np.int32) ^ form.first) - form.second).astype(np.float32)
 
 
+def _scales(block, form, count):
+    """Steps and what is added after them, (count, groups, 1) float32 each; None where there is none."""
+    shape = (count, form.groups)
+    if form.scaling == Scaling.none:
+        return None, None
+    step = _halves(block, form, "step", shape)
+    if form.scaling == Scaling.step:
+        return step, None
+    low = _halves(block, form, "minimum", shape)
+    if form.scaling == Scaling.inverse:
+        return np.float32(1) / np.where(step > 0, step, np.float32(1)), low
+    return step, np.float32(0) - low * step if form.scaling == Scaling.zero else low
+
+
 def byte_rows(block, form, count):
     """(count, form.padded) float32: the first rows of a head's block."""
-    groups = form.groups
     out = np.empty((count, form.padded), np.float32)
-    step = low = None
-    if form.scaling:
-        step = _halves(block, form, "step", (count, groups))
-    if form.scaling > Scaling.step:
-        low = _halves(block, form, "minimum", (count, groups))
-    if form.scaling == Scaling.inverse:
-        step = np.float32(1) / np.where(step > 0, step, np.float32(1))
-    if form.scaling == Scaling.zero:
-        low = np.float32(0) - low * step
-    for g in range(groups):
+    step, low = _scales(block, form, count)
+    for g in range(form.groups):
         at = form.code_at + g * form.code_group
         stored = _strided(block, at, form.code_row, 0, (count, 1), form.code_bytes(g))[:, 0]
         values = _codes(stored, form)

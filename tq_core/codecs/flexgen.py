@@ -14,9 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tq_core.codecs.base import F32, Pages
+from tq_core.codecs.base import F32, CodecTags, Pages
+from tq_core.codecs.byte_reader import Order, odd_first
 from tq_core.codecs.rows import HALF_MAX, U8, KeySide, Parts, Rows, ValueSide, half_bytes, halves
 from tq_core.errors import CodecError, check
+from tq_core.kernels.forms import ByteForm, Kind, Scaling
+from tq_core.kernels.layout import PageLayout
 from tq_core.math.affine import channel_groups, joined
 from tq_core.math.bitpack import pack_bits, unpack_bits
 
@@ -36,6 +39,7 @@ class _FlexGen(Rows):
     group: int = 64
 
     name = "flexgen"
+    tags = CodecTags()
 
     def __post_init__(self) -> None:
         check(self.group in GROUPS, "group", f"one of {GROUPS}", repr(self.group), CodecError)
@@ -43,6 +47,15 @@ class _FlexGen(Rows):
     def group_bytes(self, head_dim: int) -> dict[str, int]:
         groups = -(-head_dim // self.group)
         return {"scales": 2 * groups, "minima": 2 * groups, "codes": head_dim * BITS // 8}
+
+    def byte_form(self, layout: PageLayout, head_dim: int) -> ByteForm:
+        at, row = (lambda part: layout.offsets[f"{self._side}_{part}"]), 2 * -(-head_dim // self.group)
+        codes = (at("codes"), head_dim * BITS // 8, self.group * BITS // 8)
+        affine = (at("scales"), row, 2, at("minima"), row, 2)
+        return ByteForm(Kind.nibbles, Scaling.inverse, head_dim, self.group, 0, 0, *codes, *affine)
+
+    def block_order(self, head_dim: int) -> Order:
+        return odd_first(head_dim)
 
     def encode(self, x: F32, pages: Pages, position: int | None) -> Parts:
         groups, top = channel_groups(x, self.group), np.float32((1 << BITS) - 1)

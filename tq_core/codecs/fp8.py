@@ -18,8 +18,11 @@ from tq_core.codecs.base import F32, CodecTags, Pages
 from tq_core.codecs.calibration import Calibration, check_calibration, check_fit
 from tq_core.codecs.rows import KeySide, Parts, Rows, ValueSide
 from tq_core.errors import CodecError, check
+from tq_core.kernels.forms import ByteForm, float_form
+from tq_core.kernels.layout import PageLayout
 
 FORMATS = {"e4m3": (ml_dtypes.float8_e4m3fn, 448.0), "e5m2": (ml_dtypes.float8_e5m2, 57344.0)}
+BITS = {"e4m3": (3, 7), "e5m2": (2, 15)}  # of the mantissa, and the bias of the exponent
 RULES = ("warmup", "layer", "head")
 WARMUP_DIVISOR = {"key": 200.0, "value": 100.0}
 METHOD = "fp8"
@@ -33,7 +36,7 @@ class _Fp8(Rows):
     calibration: Calibration | None = None
 
     name = "fp8"
-    tags = CodecTags(same_bits=False, scale_free=False)
+    tags = CodecTags(scale_free=False)
 
     def __post_init__(self) -> None:
         check(self.format in FORMATS, "format", f"one of {tuple(FORMATS)}", repr(self.format), CodecError)
@@ -49,6 +52,12 @@ class _Fp8(Rows):
             if self.calibration is None
             else self.calibration.table("scale", pages)
         )
+
+    def byte_form(self, layout: PageLayout, head_dim: int) -> ByteForm:
+        return float_form(*BITS[self.format], layout.offsets[f"{self._side}_codes"], head_dim)
+
+    def gain(self, pages: Pages) -> F32:
+        return self._scale(pages)
 
     def encode(self, x: F32, pages: Pages, position: int | None) -> Parts:
         kind, largest = FORMATS[self.format]

@@ -14,8 +14,9 @@ import numpy as np
 
 from tq_core.codecs.base import F32, CodecTags, Pages
 from tq_core.codecs.rows import KeySide, Parts, Rows, ValueSide, half_bytes, halves
+from tq_core.kernels.forms import BLOCK, ByteForm, Kind, Scaling
+from tq_core.kernels.layout import PageLayout
 
-BLOCK = 32
 _TINY = np.finfo(np.float32).tiny  # the reciprocal of a smaller scale would overflow
 
 
@@ -23,11 +24,20 @@ _TINY = np.finfo(np.float32).tiny  # the reciprocal of a smaller scale would ove
 class _Blocks(Rows):
     """Blocks of 32 channels; head_dim is a multiple of 32, as in ggml."""
 
-    tags = CodecTags(same_bits=False, head_dim_step=BLOCK)
+    tags = CodecTags(head_dim_step=BLOCK)
+    _kind, _first, _second = Kind.bytes, 0, 0  # of the kernels' form
     _code_bytes = 0
 
     def group_bytes(self, head_dim: int) -> dict[str, int]:
         return {"codes": head_dim // BLOCK * (2 + self._code_bytes)}
+
+    def byte_form(self, layout: PageLayout, head_dim: int) -> ByteForm:
+        at, block = layout.offsets[f"{self._side}_codes"], 2 + self._code_bytes
+        row, codes = (
+            head_dim // BLOCK * block,
+            (self._kind, Scaling.step, head_dim, BLOCK, self._first, self._second),
+        )
+        return ByteForm(*codes, at + 2, row, block, at, row, block)
 
     def encode(self, x: F32, pages: Pages, position: int | None) -> Parts:
         blocks = x.reshape(*x.shape[:2], -1, BLOCK)
@@ -56,6 +66,7 @@ def _inverse(scale: F32) -> F32:
 @dataclass(frozen=True)
 class _Q8(_Blocks):
     name = "q8_0"
+    _kind, _first, _second = Kind.bytes, 128, 128
     _code_bytes = 32
 
     def _block_codes(self, blocks: F32) -> tuple[F32, np.ndarray]:
@@ -73,6 +84,7 @@ class _Q8(_Blocks):
 @dataclass(frozen=True)
 class _Q4(_Blocks):
     name = "q4_0"
+    _kind, _first, _second = Kind.nibbles, 0, 8
     _code_bytes = 16
 
     def _block_codes(self, blocks: F32) -> tuple[F32, np.ndarray]:

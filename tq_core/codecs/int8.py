@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tq_core.codecs.base import F32, Pages
+from tq_core.codecs.base import F32, CodecTags, Pages
 from tq_core.codecs.rows import KeySide, Parts, Rows, ValueSide, half_bytes, halves
+from tq_core.kernels.forms import ByteForm, Kind, Scaling
+from tq_core.kernels.layout import PageLayout
 
 LARGEST = 127
 
@@ -19,9 +21,16 @@ LARGEST = 127
 @dataclass(frozen=True)
 class _Int8(Rows):
     name = "int8"
+    tags = CodecTags()
 
     def group_bytes(self, head_dim: int) -> dict[str, int]:
         return {"scales": 2, "codes": head_dim}
+
+    def byte_form(self, layout: PageLayout, head_dim: int) -> ByteForm:
+        at = layout.offsets
+        scales = (at[f"{self._side}_scales"], 2, 0)
+        codes = (at[f"{self._side}_codes"], head_dim, 0)
+        return ByteForm(Kind.bytes, Scaling.step, head_dim, head_dim, 128, 128, *codes, *scales)
 
     def encode(self, x: F32, pages: Pages, position: int | None) -> Parts:
         raw = half_bytes(np.abs(x).max(axis=2, keepdims=True) / np.float32(LARGEST))

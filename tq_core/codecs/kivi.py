@@ -1,15 +1,15 @@
 """KIVI-like control: keys per channel in groups of tokens, values per token in groups of channels, 32 by default.
 
 Grouped asymmetric integers with float16 step and minimum (2402.02750): b + 32 / group bits per channel. The paper
-uses groups of 32 and a window of 128. Scores and sums are taken on the
-codes, with step and minimum folded into the query or the weights; this codec runs in numpy only, so
-its results are not under the same-bits contract. A control, not a port: KIVI flushes its whole
-key buffer when it is full, while here the oldest group of tokens leaves the recent window together.
+uses groups of 32 and a window of 128. Encoding is numpy's, element by element; scores and sums are taken on the codes by
+the kernels over affine tiles, with the step folded into the query or the weights. A control, not a port: KIVI flushes its
+whole key buffer when it is full, while here the oldest group of tokens leaves the recent window together.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from tq_core.codecs.base import F32, SILENT_DEFAULT, CodecTags, Pages, Streams
 from tq_core.codecs.erase import erase_rows
 from tq_core.errors import CodecError, check
 from tq_core.kernels.backend import Backend
+from tq_core.kernels.forms import AffineForm
 from tq_core.kernels.layout import PAGE_TOKENS
 from tq_core.math import tiles
 from tq_core.math.affine import dequantize_groups, quantize_groups
@@ -25,7 +26,8 @@ from tq_core.shapes import check_head_dim
 GROUP_TOKENS = tiles.TILE_TOKENS
 KIVI_BITS = (2, 3, 4)
 KIVI_GROUPS = (32, 64, 128)
-RUN_PAGES = 4  # pages unpacked at a time when reading, so that the workspace does not grow with the history
+# Integers of 16 bits stand for queries and weights times the step, which at 2 bits is a third of the group's range.
+READ_TOLERANCE = 4e-5
 
 
 def channel_group(head_dim: int, group: int = 32) -> int:
@@ -106,6 +108,15 @@ class _Kivi:
         for stream in ("steps", "minima", "codes"):
             erase_rows(pages, page, f"{self._side}_{stream}", first)
 
+    def _call(self, backend: Backend, kernel: str, pages: Pages, group: int, **arguments: Any) -> None:
+        """A kernel over these tiles, whose steps are shared by ``group`` tokens or channels."""
+        layout = pages.layout
+        at = (layout.offsets[f"{self._side}_{stream}"] for stream in ("codes", "steps", "minima"))
+        backend.call(
+            kernel, form=AffineForm(self.bits, group, *at).words, pages=pages.table, layout=layout.words,
+            pool=pages.pool, n_kv_heads=layout.n_kv_heads, **arguments,
+        )  # fmt: skip
+
     def _quantize(self, group: F32) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         raise NotImplementedError
 
@@ -129,7 +140,7 @@ class _Kivi:
 class KiviKeys(_Kivi):
     """Keys per channel: one step and minimum for every ``group`` tokens of a channel."""
 
-    tags = CodecTags(per_channel=True, same_bits=False, min_max=True)
+    tags = CodecTags(per_channel=True, min_max=True, read_tolerance=READ_TOLERANCE)
     _side = "key"
 
     @property
@@ -146,20 +157,10 @@ class KiviKeys(_Kivi):
     def scores(
         self, backend: Backend, queries: F32, scale: float, pages: Pages, n_tokens: int, out: F32, offset: int
     ) -> None:
-        for start, count, run in pages.runs(n_tokens, RUN_PAGES):
-            out[:, offset + start : offset + start + count] = self._logits(queries, run, count) * np.float32(
-                scale
-            )
-
-    def _logits(self, queries: F32, pages: Pages, n_tokens: int) -> F32:
-        heads, d = pages.layout.n_kv_heads, queries.shape[-1]
-        codes, step, low = self._unpack(pages, n_tokens, d)
-        q = queries.reshape(heads, 1, -1, d)  # KV head, group of tokens, query head, channel
-        step, low = step.reshape(heads, -1, 1, d), low.reshape(heads, -1, 1, d)
-        grouped = codes.reshape(heads, -1, self.group, d).astype(np.float32)
-        logits = np.matmul(q * step, np.swapaxes(grouped, -1, -2)) + (q * low).sum(axis=-1, keepdims=True)
-        flat: F32 = np.moveaxis(logits, 1, 2).reshape(len(queries), -1)
-        return flat[:, :n_tokens]
+        self._call(
+            backend, "score_affine", pages, self.group, query=queries, scores=out, n_tokens=n_tokens, offset=offset,
+            scale=scale,
+        )  # fmt: skip
 
     def decode(self, pages: Pages, n_tokens: int, head_dim: int) -> F32:
         codes, step, low = self._unpack(pages, n_tokens, head_dim)
@@ -175,7 +176,7 @@ class KiviKeys(_Kivi):
 class KiviValues(_Kivi):
     """Values per token: one step and minimum for every ``group`` channels of a token."""
 
-    tags = CodecTags(same_bits=False, min_max=True)
+    tags = CodecTags(min_max=True, read_tolerance=READ_TOLERANCE)
     _side = "value"
 
     def _affine_shape(self, head_dim: int) -> tuple[int, ...]:
@@ -189,23 +190,10 @@ class KiviValues(_Kivi):
     def weighted_sum(
         self, backend: Backend, weights: F32, pages: Pages, n_tokens: int, offset: int, out: F32
     ) -> None:
-        for start, count, run in pages.runs(n_tokens, RUN_PAGES):
-            out += self._sum(weights[:, offset + start : offset + start + count], run, count, out.shape[-1])
-
-    def _sum(self, weights: F32, pages: Pages, n_tokens: int, head_dim: int) -> F32:
-        heads, d = pages.layout.n_kv_heads, head_dim
-        codes, step, low = self._unpack(pages, n_tokens, d)
-        per, tokens = channel_group(d, self.group), codes.shape[1]
-        step, low = step.reshape(heads, tokens, -1), low.reshape(heads, tokens, -1)
-        w = np.zeros((heads, len(weights) // heads, tokens), np.float32)
-        w[:, :, :n_tokens] = weights.reshape(heads, -1, n_tokens)
-        scaled = (
-            w[:, :, None, :] * np.swapaxes(step, 1, 2)[:, None]
-        )  # KV head, query head, channel group, token
-        grouped = codes.reshape(heads, tokens, d // per, per).astype(np.float32)
-        total = np.einsum("hqgt,htgc->hqgc", scaled, grouped, optimize=True)
-        total = total + np.matmul(w, low)[..., None]
-        return np.asarray(total.reshape(len(weights), d), np.float32)
+        group = channel_group(out.shape[1], self.group)
+        self._call(
+            backend, "sum_affine", pages, group, weights=weights, out=out, n_tokens=n_tokens, offset=offset
+        )
 
     def decode(self, pages: Pages, n_tokens: int, head_dim: int) -> F32:
         codes, step, low = self._unpack(pages, n_tokens, head_dim)

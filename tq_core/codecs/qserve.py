@@ -16,10 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tq_core.codecs.base import F32, Pages
+from tq_core.codecs.base import F32, CodecTags, Pages
+from tq_core.codecs.byte_reader import Order, even_first
 from tq_core.codecs.calibration import Calibration, check_calibration, check_fit
 from tq_core.codecs.rows import HALF_MAX, KeySide, Parts, Rows, ValueSide, half_bytes, halves
 from tq_core.errors import CodecError, check
+from tq_core.kernels.forms import BLOCK, ByteForm, Kind, Scaling
+from tq_core.kernels.layout import PageLayout
 from tq_core.math.bitpack import pack_bits, unpack_bits
 from tq_core.math.rotary import Rotary
 
@@ -37,6 +40,7 @@ class _QServe(Rows):
     symmetric: bool = False
 
     name = "qserve"
+    tags = CodecTags()
 
     def __post_init__(self) -> None:
         check(self.bits in QSERVE_BITS, "bits", f"one of {QSERVE_BITS}", repr(self.bits), CodecError)
@@ -47,6 +51,17 @@ class _QServe(Rows):
     def group_bytes(self, head_dim: int) -> dict[str, int]:
         zeros = {} if self.symmetric else {"zeros": 2}
         return {"scales": 2, **zeros, "codes": head_dim * self.bits // 8}
+
+    def byte_form(self, layout: PageLayout, head_dim: int) -> ByteForm:
+        nibbles, at = self.bits == 4, (lambda part: layout.offsets[f"{self._side}_{part}"])
+        whole = -(-head_dim // BLOCK) * BLOCK
+        scaling, centre = (Scaling.step, 1 << (self.bits - 1)) if self.symmetric else (Scaling.zero, 0)
+        codes = (Kind.nibbles if nibbles else Kind.bytes, scaling, head_dim, whole, 0, centre)
+        zeros = () if self.symmetric else (at("zeros"), 2, 0)
+        return ByteForm(*codes, at("codes"), head_dim * self.bits // 8, 0, at("scales"), 2, 0, *zeros)
+
+    def block_order(self, head_dim: int) -> Order | None:
+        return even_first(head_dim) if self.bits == 4 else None
 
     def encode(self, x: F32, pages: Pages, position: int | None) -> Parts:
         top = np.float32((1 << self.bits) - 1)

@@ -1,9 +1,10 @@
-"""Codecs in numpy that store one group of tokens after another: rows of bytes in one or more streams.
+"""Codecs that store one group of tokens after another: rows of bytes in one or more streams.
 
 A method says how a group of ``flush_tokens`` tokens becomes bytes, and how bytes become vectors; the two sides here
-read them. Reading expands a run of RUN_PAGES pages at a time, so the workspace does not grow with the history. These
-codecs have no kernel of their own: they are here to be compared, not to be fast, and BLAS adds in an order of its
-own, so that scores and sums are not under the same-bits contract.
+read them. Encoding is numpy's, element by element. A method whose ``byte_form`` describes its rows is read by the kernels
+over byte rows, with the same bits on every backend. The others are read in numpy, a run of RUN_PAGES pages at a time so
+that the workspace does not grow with the history; BLAS adds in an order of its own, so that their scores and sums are not
+under the same-bits contract.
 
 A method may store vectors of another space (rotated, smoothed): ``to_codes`` leads there, ``query`` moves a query so
 that inner products stay, ``from_codes`` leads back.
@@ -17,11 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tq_core.codecs.base import F32, CodecTags, Pages, Streams
+from tq_core.codecs.byte_reader import ByteReader
 from tq_core.codecs.calibration import Calibration
 from tq_core.codecs.erase import erase_rows
 from tq_core.errors import CodecError, DTypeError, ShapeError, ValueRangeError, check
 from tq_core.kernels.backend import Backend
-from tq_core.kernels.layout import HEADER_BYTES, PAGE_TOKENS
+from tq_core.kernels.forms import ByteForm
+from tq_core.kernels.layout import HEADER_BYTES, PAGE_TOKENS, PageLayout
 from tq_core.shapes import check_head_dim
 
 U8 = npt.NDArray[np.uint8]
@@ -64,6 +67,18 @@ class Rows:
     def expand(self, parts: Parts, head_dim: int, pages: Pages) -> F32:
         """(n_tokens, n_kv_heads, head_dim) in the codes' space, of the groups from slot 0 of ``pages`` on."""
         raise NotImplementedError
+
+    def byte_form(self, layout: PageLayout, head_dim: int) -> ByteForm | None:
+        """How the rows lie in a head's block, for the kernels; None where numpy reads them."""
+        return None
+
+    def block_order(self, head_dim: int) -> npt.NDArray[np.intp] | None:
+        """The channel that each place of a whole block of the form holds, head_dim where it holds none; None: in order."""
+        return None
+
+    def gain(self, pages: Pages) -> F32 | None:
+        """(n_kv_heads or 1, 1) factor of every vector that the form leaves out; None for 1."""
+        return None
 
     def to_codes(self, x: F32, pages: Pages) -> F32:
         """x (n, n_kv_heads, head_dim) in the space that is stored."""
@@ -165,7 +180,13 @@ class KeySide(Rows):
         if n_tokens == 0:
             return
         heads, d = pages.layout.n_kv_heads, queries.shape[-1]
-        moved = self.query(by_head(queries, heads), pages) * np.float32(scale)
+        moved, form = self.query(by_head(queries, heads), pages), self.byte_form(pages.layout, d)
+        if form is not None:
+            reader = ByteReader(backend, pages, form, self.block_order(d), self.gain(pages))
+            flat = np.swapaxes(moved, 0, 1).reshape(queries.shape)
+            reader.scores(flat, scale, n_tokens, out, offset)
+            return
+        moved = moved * np.float32(scale)
         for first, count, run in pages.runs(n_tokens, RUN_PAGES):
             keys = self.stored(run, count, d)
             logits = np.einsum("ghd,thd->hgt", moved, keys, optimize=True)
@@ -183,7 +204,11 @@ class ValueSide(Rows):
         if n_tokens == 0:
             return
         heads, total = pages.layout.n_kv_heads, np.zeros_like(out)
-        for first, count, run in pages.runs(n_tokens, RUN_PAGES):
+        form = self.byte_form(pages.layout, out.shape[-1])
+        if form is not None:
+            reader = ByteReader(backend, pages, form, self.block_order(out.shape[1]), self.gain(pages))
+            total = reader.weighted_sum(weights, n_tokens, offset)
+        for first, count, run in pages.runs(n_tokens if form is None else 0, RUN_PAGES):
             w = weights[:, offset + first : offset + first + count].reshape(heads, -1, count)
             total += np.einsum(
                 "hgt,thd->hgd", w, self.stored(run, count, out.shape[-1]), optimize=True

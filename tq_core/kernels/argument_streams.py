@@ -16,7 +16,9 @@ OUTLIERS_MAX = 16  # kMaxOutliers in cpp/tq/kernels/sketch.h
 def stream_bytes(
     kernel: Kernel, named: Mapping[str, Any], page_tokens: int, sizes: Mapping[str, int]
 ) -> Iterator[tuple[str, int]]:
-    """(layout entry, bytes) of the streams that a paged kernel touches in each head's block."""
+    """(layout entry, bytes) of the streams that a paged kernel touches in each head's block, unless its form says so."""
+    if "form" in named:
+        return
     sides = (
         ("key", "value")
         if kernel.name.startswith("attend")

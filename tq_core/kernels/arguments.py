@@ -16,6 +16,7 @@ import numpy as np
 
 from tq_core.errors import DTypeError, KernelError, ShapeError, TqError, ValueRangeError, check
 from tq_core.kernels.argument_streams import check_centres, check_sketch, stream_bytes
+from tq_core.kernels.forms import check_form
 from tq_core.kernels.table import KERNELS, LAYOUT, Arg, Kernel
 from tq_core.math.books import BOOK_LEVELS, book_rows
 from tq_core.math.polar_pages import POLAR_TOKENS
@@ -40,7 +41,7 @@ class Bound:
 # The bits of ndarray.flags.num.
 _CONTIGUOUS_ALIGNED, _WRITABLE = 0x101, 0x400
 # Small arrays whose contents, and sizes, that decide which bytes of a page a kernel touches.
-_TABLES = ("layout", "widths", "key_widths", "value_widths")
+_TABLES = ("layout", "form", "widths", "key_widths", "value_widths")
 _TABLE_SIZES = ("d", "g", "w", "m", "h", "q", "r")
 
 
@@ -119,6 +120,10 @@ def _check_layout(
             f"an even offset with {nbytes} bytes inside head_bytes={layout['head_bytes']}",
             layout[name],
             KernelError,
+        )
+    if "form" in named:
+        check_form(
+            named["form"], kernel.name.startswith("score"), sizes["d"], page_tokens, layout["head_bytes"]
         )
     end = layout["header_bytes"] + heads * layout["head_bytes"]
     check(

@@ -20,7 +20,7 @@ Arguments = dict[str, Any]
 Rate = float | str
 
 
-def rng_of(*parts: object) -> np.random.Generator:
+def rng_for(*parts: object) -> np.random.Generator:
     return np.random.default_rng(zlib.crc32(repr(parts).encode()))
 
 
@@ -36,7 +36,7 @@ def _rotation(head_dim: int) -> Arguments:
     return {"signs": rotation.signs, "hadamard": rotation.hadamard}
 
 
-def _book(rate: Rate, head_dim: int, boundaries: bool = False) -> Arguments:
+def book_of(rate: Rate, head_dim: int, boundaries: bool = False) -> Arguments:
     books = load_books()
     out: Arguments = {"widths": widths_of(rate, head_dim), "levels": books.levels, "book_scale": books.scale}
     return {**out, "boundaries": books.boundaries} if boundaries else out
@@ -114,7 +114,7 @@ def scan(
     tokens: int,
     centred: int = 0,
 ) -> Arguments:
-    rng = rng_of(kernel, rate, head_dim, kv_heads, group, tokens)
+    rng = rng_for(kernel, rate, head_dim, kv_heads, group, tokens)
     first = 5 if rate is None else 0
     heads, offset = kv_heads * group, 3
     columns = tokens + offset + 2
@@ -123,7 +123,7 @@ def scan(
     if rate is None:
         a["first"] = first
     else:
-        a |= _book(rate, head_dim)
+        a |= book_of(rate, head_dim)
     queries = rng.standard_normal((heads, head_dim)).astype(np.float32)
     if kernel in ("score_keys", "score_keys_f32"):
         a["centre_query"] = _centre_query(heads, head_dim, centred, rng)
@@ -165,11 +165,11 @@ def saturated(kernel: str, rate: Rate, head_dim: int) -> Arguments:
 def append(
     kernel: str, rate: Rate, head_dim: int, tokens: int, first: int, mode: NormMode, centre_tokens: int = 0
 ) -> Arguments:
-    rng = rng_of(kernel, rate, head_dim, tokens, first)
+    rng = rng_for(kernel, rate, head_dim, tokens, first)
     a = (
         _paged(rate, head_dim, 3, tokens + first, rng, centred=centre_tokens)
         | _rotation(head_dim)
-        | _book(rate, head_dim, boundaries=True)
+        | book_of(rate, head_dim, boundaries=True)
     )
     x = nasty_vectors(tokens * 3, head_dim, rng).reshape(tokens, 3, head_dim)
     if kernel == "append_keys":
@@ -178,16 +178,16 @@ def append(
 
 
 def rotate(head_dim: int, n: int, inverse: int) -> Arguments:
-    x = nasty_vectors(n, head_dim, rng_of("rotate", head_dim, n))
+    x = nasty_vectors(n, head_dim, rng_for("rotate", head_dim, n))
     return {**_rotation(head_dim), "x": x, "y": np.full_like(x, GUARD), "inverse": inverse, "scale": 0.37}
 
 
 def encode(rate: Rate, head_dim: int, mode: NormMode) -> Arguments:
-    x = nasty_vectors(37, head_dim, rng_of("encode", rate, head_dim))
+    x = nasty_vectors(37, head_dim, rng_for("encode", rate, head_dim))
     out = {"codes": np.full(x.shape, 0xAA, np.uint8), "scales": np.full(len(x), 0xAAAA, np.uint16)}
     return {
         **_rotation(head_dim),
-        **_book(rate, head_dim, boundaries=True),
+        **book_of(rate, head_dim, boundaries=True),
         "x": x,
         **out,
         "norm_mode": int(mode),
@@ -195,7 +195,7 @@ def encode(rate: Rate, head_dim: int, mode: NormMode) -> Arguments:
 
 
 def query(head_dim: int, n: int, limit: int) -> Arguments:
-    x = nasty_vectors(n, head_dim, rng_of("query", head_dim, n))
+    x = nasty_vectors(n, head_dim, rng_for("query", head_dim, n))
     return {
         "x": x,
         "query": np.full(x.shape, -21846, np.int16),
@@ -218,7 +218,7 @@ def attend(
     centred: int = 0,
 ) -> Arguments:
     """A state that starts empty for even query heads and part-way for odd ones."""
-    rng = rng_of(kernel, key_rate, value_rate, head_dim, kv_heads, group, tokens, small)
+    rng = rng_for(kernel, key_rate, value_rate, head_dim, kv_heads, group, tokens, small)
     heads = kv_heads * group
     a = _paged(key_rate, head_dim, kv_heads, tokens + first, rng, value_rate, centred)
     a |= {"n_kv_heads": kv_heads, "n_tokens": tokens, "first": first}
@@ -244,7 +244,7 @@ def attend(
 
 def merge(parts: int, heads: int, head_dim: int, sinks: int) -> Arguments:
     """Sinks: of a head that has seen nothing, far above and far below the others' peaks, and none (minus infinity)."""
-    outs = nasty_vectors(parts * heads, head_dim, rng_of("merge", parts, heads)).reshape(
+    outs = nasty_vectors(parts * heads, head_dim, rng_for("merge", parts, heads)).reshape(
         parts, heads, head_dim
     )
     peaks, totals = outs[..., 1].copy(), np.abs(outs[..., 2])
@@ -261,37 +261,13 @@ def merge(parts: int, heads: int, head_dim: int, sinks: int) -> Arguments:
 
 
 def softmax(n_tokens: int, rows: int, spread: float) -> Arguments:
-    scores = (spread * rng_of("softmax", n_tokens, spread).standard_normal((rows, n_tokens + 3))).astype(
+    scores = (spread * rng_for("softmax", n_tokens, spread).standard_normal((rows, n_tokens + 3))).astype(
         np.float32
     )
     return {"scores": scores, "n_tokens": n_tokens}
 
 
 def linear(n: int, inputs: int, outputs: int) -> Arguments:
-    rng = rng_of("linear", n, inputs, outputs)
+    rng = rng_for("linear", n, inputs, outputs)
     x, w = nasty_vectors(n, inputs, rng), rng.standard_normal((outputs, inputs)).astype(np.float32)
     return {"x": x, "w": w, "y": np.full((n, outputs), GUARD)}
-
-
-def shape(rate: Rate, head_dim: int, n: int, kv_heads: int, passes: int) -> Arguments:
-    """Nasty rows under random metrics, each positive definite and far from a multiple of the identity."""
-    rng = rng_of("shape_codes", rate, head_dim, n, kv_heads, passes)
-    roots = rng.standard_normal((kv_heads, head_dim, head_dim)) * np.exp(rng.standard_normal(head_dim))
-    metric = roots @ np.swapaxes(roots, 1, 2) / head_dim + 0.05 * np.eye(head_dim)
-    return {
-        "y": nasty_vectors(n * kv_heads, head_dim, rng).reshape(n, kv_heads, head_dim),
-        "metric": metric.astype(np.float32),
-        **_book(rate, head_dim, boundaries=True),
-        "codes": np.full((n, kv_heads, head_dim), 0xA5, np.uint8),
-        "scales": np.full((n, kv_heads), 0xA5A5, np.uint16),
-        "passes": passes,
-    }
-
-
-def map_heads(head_dim: int, n: int, kv_heads: int, group: int) -> Arguments:
-    """Nasty rows and random matrices, a row of zeros in one of them."""
-    rng = rng_of("map_heads", head_dim, n, kv_heads, group)
-    w = rng.standard_normal((kv_heads, head_dim, head_dim)).astype(np.float32)
-    w[0, 1] = 0
-    x = nasty_vectors(n * kv_heads * group, head_dim, rng).reshape(n, kv_heads * group, head_dim)
-    return {"x": x, "w": w, "y": np.full(x.shape, GUARD)}

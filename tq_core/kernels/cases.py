@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from tq_core.kernels import case_forms as forms
 from tq_core.kernels import case_inputs as inputs
-from tq_core.kernels import sketch_inputs
+from tq_core.kernels import shape_inputs, sketch_inputs
 from tq_core.kernels.case_inputs import Arguments, Rate
 from tq_core.math.books import RATES
 from tq_core.math.pairs import PAIR_CHANNELS
@@ -19,6 +20,11 @@ HEAD_DIMS = (16, 32, 64, 80, 96, 112, 128, 160, 256, 576)
 TOKEN_COUNTS = (0, 1, 2, 15, 16, 17, 31, 32, 33, 127, 128, 129, 300)
 PAIR_RATES = ("pair 3.5", "pair 2.5")
 GROUPS = (1, 2, 3, 4, 5, 7, 8, 16)  # query heads per KV head
+# Builders that several kernels share: they are told which.
+_PER_KERNEL = (
+    inputs.scan, inputs.saturated, inputs.append, inputs.attend, forms.scan_affine, forms.scan_bytes, forms.saturated_affine,
+    sketch_inputs.signs, sketch_inputs.polar, sketch_inputs.store,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -30,15 +36,9 @@ class Case:
     build: Callable[[], Arguments]
 
 
-# Builders of several kernels' arguments, which take the kernel's name first.
-_TAKES_KERNEL = (
-    inputs.scan, inputs.saturated, inputs.append, inputs.attend, sketch_inputs.signs, sketch_inputs.polar, sketch_inputs.store,
-)  # fmt: skip
-
-
 def _case(kernel: str, build: Callable[..., Arguments], *args: object) -> Case:
     label = "x".join(str(a.name if isinstance(a, NormMode) else a) for a in args)
-    if build in _TAKES_KERNEL:
+    if build in _PER_KERNEL:
         return Case(kernel, label, lambda: build(kernel, *args))
     return Case(kernel, label, lambda: build(*args))
 
@@ -90,6 +90,7 @@ def cases() -> Iterator[Case]:
             yield _case(kernel, inputs.scan, None, d, 3, 2, 41)
         for tokens in TOKEN_COUNTS[:9]:
             yield _case(kernel, inputs.scan, None, 64, 1, 5, tokens)
+    yield from _form_cases()
     for small in (0, 1):
         for key_rate, value_rate in ((3.5, 3.0), (4.0, 4.0), (2.0, 2.5), (3.0, 3.5)):
             for d in (16, 64, 80, 128, 256, 576):
@@ -116,13 +117,13 @@ def cases() -> Iterator[Case]:
         for sinks in (0, 1, 2):
             yield _case("merge_states", inputs.merge, parts, heads, d, sinks)
     for d in HEAD_DIMS:
-        yield _case("map_heads", inputs.map_heads, d, 2, 2, 3)
+        yield _case("map_heads", shape_inputs.map_heads, d, 2, 2, 3)
         for rate in RATES:
-            yield _case("shape_codes", inputs.shape, rate, d, 3 if d > 160 else 11, 2, 2)
+            yield _case("shape_codes", shape_inputs.shape, rate, d, 3 if d > 160 else 11, 2, 2)
     for n, kv_heads, group in ((0, 1, 1), (1, 8, 4), (33, 1, 9)):
-        yield _case("map_heads", inputs.map_heads, 64, n, kv_heads, group)
+        yield _case("map_heads", shape_inputs.map_heads, 64, n, kv_heads, group)
     for n, kv_heads, passes in ((0, 2, 3), (1, 3, 0), (9, 1, 1), (40, 2, 5)):
-        yield _case("shape_codes", inputs.shape, 3.5, 64, n, kv_heads, passes)
+        yield _case("shape_codes", shape_inputs.shape, 3.5, 64, n, kv_heads, passes)
     yield from _sketch_cases()
     for n in TOKEN_COUNTS:
         yield _case("softmax", inputs.softmax, n, 5, 4.0)
@@ -161,3 +162,25 @@ def _sketch_cases() -> Iterator[Case]:
         yield _case("score_sketch", sketch_inputs.sketch, 32, 2, 2, 2, 4, tokens, 2)
     for group, outliers in ((1, 0), (2, 16), (7, 4)):
         yield _case("score_sketch", sketch_inputs.sketch, 48, 1, 2, 1, group, 47, outliers)
+
+
+def _form_cases() -> Iterator[Case]:
+    """Affine tiles and byte rows."""
+    for kernel in ("score_affine", "sum_affine"):
+        for bits in (2, 3, 4):
+            for d in (16, 64, 80, 128, 576):
+                yield _case(kernel, forms.scan_affine, bits, 32, d, 2, 3, 145)
+            for d in (256, 576):
+                yield _case(kernel, forms.saturated_affine, bits, d)
+        for tokens in TOKEN_COUNTS:
+            yield _case(kernel, forms.scan_affine, 3, 64, 48, 2, 2, tokens)
+        for group in GROUPS:
+            yield _case(kernel, forms.scan_affine, 4, 128, 32, 1, group, 130)
+    for kernel in ("score_bytes", "sum_bytes"):
+        for name in forms.BYTE_FORMATS:
+            for d in (16, 48, 64, 80, 128, 576):
+                yield _case(kernel, forms.scan_bytes, name, d, 2, 3, 33)
+            for group in (1, 4, 6):
+                yield _case(kernel, forms.scan_bytes, name, 32, 1, group, 130)
+        for tokens in TOKEN_COUNTS:
+            yield _case(kernel, forms.scan_bytes, "flexgen", 96, 3, 2, tokens)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tq_core.kernels.case_inputs import GUARD, Arguments, random_pool, rng_of
+from tq_core.kernels.case_inputs import GUARD, Arguments, random_pool, rng_for
 from tq_core.kernels.layout import PAGE_TOKENS, PageLayout
 from tq_core.math.polar_pages import BLOCK_BYTES, cosine_table
 
@@ -12,7 +12,7 @@ from tq_core.math.polar_pages import BLOCK_BYTES, cosine_table
 def _paged(
     streams: tuple[tuple[str, int], ...], kv_heads: int, tokens: int, seed: tuple[object, ...]
 ) -> Arguments:
-    rng = rng_of(*seed)
+    rng = rng_for(*seed)
     layout = PageLayout(kv_heads, PAGE_TOKENS, streams)
     n_pages = -(-tokens // PAGE_TOKENS)
     pages = rng.permutation(n_pages + 2)[:n_pages].astype(np.uint32)
@@ -40,7 +40,7 @@ def _outputs(a: Arguments, kernel: str, heads: int, head_dim: int, rng: np.rando
 def signs(kernel: str, head_dim: int, kv_heads: int, group: int, tokens: int, add: int = 0) -> Arguments:
     """Random signs; the query's first head is at the largest integers, which signs of one kind add up."""
     side, heads = "key" if kernel == "score_signs" else "value", kv_heads * group
-    rng = rng_of(kernel, head_dim, kv_heads, group, tokens)
+    rng = rng_for(kernel, head_dim, kv_heads, group, tokens)
     sizes = ((f"{side}_scales", 2 * PAGE_TOKENS), (f"{side}_codes", PAGE_TOKENS * head_dim // 8))
     a = _paged(sizes, kv_heads, tokens, (kernel, head_dim, tokens))
     for page in a["pages"][:1]:
@@ -58,7 +58,7 @@ def signs(kernel: str, head_dim: int, kv_heads: int, group: int, tokens: int, ad
 def store(kernel: str, bits: tuple[int, ...], groups: int, tokens: int, first: int) -> Arguments:
     """Codes of all widths in turn into pages of random bytes, so that what is not theirs must stay."""
     side, widths = kernel.split("_")[1], np.resize(np.array(bits, np.uint8), groups)
-    rng = rng_of(kernel, bits, groups, tokens, first)
+    rng = rng_for(kernel, bits, groups, tokens, first)
     sizes = ((f"{side}_scales", 2 * PAGE_TOKENS), (f"{side}_codes", PAGE_TOKENS * 2 * int(widths.sum())))
     a = _paged(sizes, 3, tokens + first, (kernel, bits, groups))
     codes = rng.integers(0, 16, (tokens, 3, 16 * groups), dtype=np.uint8)
@@ -76,7 +76,7 @@ def sketch(
 ) -> Arguments:
     """Random projections and random indices, of which some lie beyond the last channel."""
     heads, rows, outer = kv_heads * group, ratio * head_dim, outer_ratio * head_dim
-    rng = rng_of("score_sketch", head_dim, ratio, outer_ratio, kv_heads, group, tokens)
+    rng = rng_for("score_sketch", head_dim, ratio, outer_ratio, kv_heads, group, tokens)
     index = outliers * (1 if head_dim <= 256 else 2)
     streams = (
         ("key_scales", 2 * PAGE_TOKENS),
@@ -106,7 +106,7 @@ def sketch(
 
 def polar(kernel: str, head_dim: int, kv_heads: int, group: int, tokens: int) -> Arguments:
     side, heads = "key" if kernel == "score_polar" else "value", kv_heads * group
-    rng = rng_of(kernel, head_dim, kv_heads, group, tokens)
+    rng = rng_for(kernel, head_dim, kv_heads, group, tokens)
     blocks = head_dim // 16
     streams = ((f"{side}_scales", 2 * PAGE_TOKENS * blocks), (f"{side}_codes", BLOCK_BYTES * blocks))
     a = _paged(streams, kv_heads, tokens, (kernel, head_dim, tokens)) | {"angles": cosine_table()}

@@ -161,6 +161,30 @@ KERNELS: dict[str, Kernel] = {
             paged=True,
         ),
         _kernel(
+            "score_affine",
+            f"in query f4[q,d]; in form u4[5]; {_PAGES}; in pool u1[b]; inout scores f4[q,s]; {_SPAN}; f4 scale",
+            "exact_floats",
+            paged=True,
+        ),
+        _kernel(
+            "sum_affine",
+            f"in weights f4[q,s]; in form u4[5]; {_PAGES}; in pool u1[b]; inout out f4[q,d]; {_SPAN}",
+            "exact_floats",
+            paged=True,
+        ),
+        _kernel(
+            "score_bytes",
+            f"in query f4[q,d]; in form u4[15]; {_PAGES}; in pool u1[b]; inout scores f4[q,s]; {_SPAN}; f4 scale",
+            "exact_floats",
+            paged=True,
+        ),
+        _kernel(
+            "sum_bytes",
+            f"in weights f4[q,s]; in form u4[15]; {_PAGES}; in pool u1[b]; inout out f4[q,d]; {_SPAN}",
+            "exact_floats",
+            paged=True,
+        ),
+        _kernel(
             "attend_packed",
             f"in query i2[q,d]; in step f4[q]; {_CENTRED}; in key_widths u1[g]; in value_widths u1[g]; in levels u1[w,16]; "
             f"in book_scale f4[w]; {_PAGES}; in pool u1[b]; {_STATE}; u4 n_kv_heads; u4 n_tokens; u4 first; u4 small",

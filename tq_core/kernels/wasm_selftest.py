@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tq_core.errors import BackendError
+from tq_core.kernels import case_forms
 from tq_core.kernels.backend import Backend, NumpyBackend
 from tq_core.kernels.table import KERNELS
 from tq_core.math.books import load_books
@@ -127,6 +128,18 @@ def _plain_cases(draw: Any) -> Iterator[tuple[str, Arguments]]:
     yield "linear", {"x": draw(3, 37), "w": draw(5, 37), "y": np.zeros((3, 5), np.float32)}
 
 
+def _form_cases() -> Iterator[tuple[str, Arguments]]:
+    """Affine tiles of every width and byte rows of every kind, with half blocks, for every number of query heads per pass."""
+    for size in _GROUP_SIZES:
+        for side in ("score", "sum"):
+            for bits in (2, 3, 4):
+                kernel = f"{side}_affine"
+                yield kernel, case_forms.scan_affine(kernel, bits, 32, 48, _KV_HEADS, size, _TOKENS)
+            for name in ("int8", "q4_0", "flexgen", "qserve8", "e4m3"):
+                kernel, head_dim = f"{side}_bytes", 64 if name == "q4_0" else 48
+                yield kernel, case_forms.scan_bytes(kernel, name, head_dim, _KV_HEADS, size, _TOKENS)
+
+
 def _outputs(kernel: str, arguments: Arguments) -> Arguments:
     return {a.name: arguments[a.name].copy() for a in KERNELS[kernel].args if a.role != "in"}
 
@@ -142,7 +155,7 @@ def known_answers() -> tuple[tuple[str, Arguments, Arguments], ...]:
 
     found = []
     coded = (case for widths in _WIDTHS for case in _coded_cases(draw, reference.call, widths))
-    for kernel, arguments in (*coded, *_plain_cases(draw)):
+    for kernel, arguments in (*coded, *_plain_cases(draw), *_form_cases()):
         expected = _outputs(kernel, arguments)
         reference.call(kernel, **{**arguments, **expected})
         found.append((kernel, arguments, expected))

@@ -15,3 +15,5 @@
 #include "shape.h"
 #include "attend.h"
 #include "attend_half.h"
+#include "affine.h"
+#include "bytes.h"

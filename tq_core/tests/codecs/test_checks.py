@@ -14,6 +14,7 @@ from tq_core.codecs.checkbench import Bench, CheckFailed
 from tq_core.codecs.eden import EdenKeys
 from tq_core.codecs.fp16 import HalfKeys, HalfValues
 from tq_core.codecs.kivi import KiviKeys
+from tq_core.codecs.quarot import QuaRotKeys
 from tq_core.codecs.turboquant import TurboKeys, TurboValues
 from tq_core.errors import TqError
 from tq_core.kernels.backend import NumpyBackend
@@ -190,4 +191,5 @@ def test_tags_and_fields_choose_the_checks() -> None:
     assert checklist.check_refuses_partial_groups in kivi - turbo
     eden = set(checks.yield_checks(EdenKeys()))
     assert checklist_bias.check_unbiased_scores in eden - turbo
-    assert checklist.check_same_bits_as_numpy in (half & turbo) - kivi
+    rotating = set(checks.yield_checks(QuaRotKeys()))
+    assert checklist.check_same_bits_as_numpy in (half & turbo & kivi) - rotating

@@ -105,8 +105,8 @@ def test_every_head_size(name: str, head_dim: int) -> None:
 
 @pytest.mark.parametrize("pages", [4, 5, 9])
 def test_histories_longer_than_one_unpacked_run(pages: int) -> None:
-    """KIVI's control reads RUN_PAGES pages at a time; the runs together are the whole."""
-    for codec in (get_arm("kivi-control").key_codec, get_arm("kivi-control").value_codec):
+    """Codecs that numpy reads are read RUN_PAGES pages at a time; the runs together are the whole."""
+    for codec in (get_arm("quarot").key_codec, get_arm("quarot").value_codec):
         bench = Bench(codec, NumpyBackend(), head_dim=16, n_kv_heads=2, group=2)
         n = codec.page_tokens * (pages - 1) + 32
         stored, given = bench.store(bench.tokens(n)), bench.question(n)

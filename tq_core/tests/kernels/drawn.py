@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from tq_core.kernels import case_forms as forms
 from tq_core.kernels import case_inputs as inputs
-from tq_core.kernels import sketch_inputs
+from tq_core.kernels import shape_inputs, sketch_inputs
 from tq_core.kernels.case_inputs import Arguments
 from tq_core.kernels.cases import Case
 from tq_core.kernels.table import KERNELS
@@ -39,6 +40,11 @@ flags = st.integers(0, 1)
 def _encode_rows(rate: float, head_dim: int, mode: NormMode, n: int) -> Arguments:
     made = inputs.encode(rate, head_dim, mode)
     return {**made, **{name: made[name][:n].copy() for name in ("x", "codes", "scales")}}
+
+
+def _scan_bytes(kernel: str, name: str, head_dim: int, *sizes: int) -> Arguments:
+    blocks = name in ("q8_0", "q4_0")  # of 32 channels
+    return forms.scan_bytes(kernel, name, -(-head_dim // 32) * 32 if blocks else head_dim, *sizes)
 
 
 def _softmax(n_tokens: int, rows: int, spread: float) -> Arguments:
@@ -69,7 +75,13 @@ STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
     "append_keys": _append("append_keys"),
     "append_values": _append("append_values"),
     "quantize_query": _of(inputs.query, head_dims, st.integers(1, 20), st.sampled_from((127, 32639))),
-    **{k: _scan(k) for k in KERNELS if k.startswith(("score_", "sum_"))},
+    **{k: _scan(k) for k in KERNELS if k.startswith(("score_", "sum_")) and not k.endswith(("_affine", "_bytes"))},
+    **{f"{k}_affine": _of(
+        forms.scan_affine, st.just(f"{k}_affine"), st.integers(2, 4), st.sampled_from((32, 64, 128)), head_dims, kv_heads,
+        groups, tokens,
+    ) for k in ("score", "sum")},
+    **{f"{k}_bytes": _of(_scan_bytes, st.just(f"{k}_bytes"), st.sampled_from(forms.BYTE_FORMATS), head_dims, kv_heads, groups, tokens)
+       for k in ("score", "sum")},
     **{
         k: _of(sketch_inputs.signs, st.just(k), head_dims, kv_heads, groups, tokens, flags)
         for k in ("score_signs", "sum_signs")
@@ -97,9 +109,9 @@ STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
         inputs.attend, st.just("attend_half"), st.none(), st.just(0), head_dims, kv_heads, groups, tokens, st.just(0),
         st.integers(0, 40),
     ),
-    "map_heads": _of(inputs.map_heads, head_dims, st.integers(0, 5), st.integers(1, 3), st.integers(1, 4)),
+    "map_heads": _of(shape_inputs.map_heads, head_dims, st.integers(0, 5), st.integers(1, 3), st.integers(1, 4)),
     "shape_codes": _of(
-        inputs.shape, st.sampled_from(RATES), head_dims, st.integers(0, 9), st.integers(1, 3), st.integers(0, 3)
+        shape_inputs.shape, st.sampled_from(RATES), head_dims, st.integers(0, 9), st.integers(1, 3), st.integers(0, 3)
     ),
     "merge_states": _of(inputs.merge, st.integers(1, 9), st.integers(1, 12), head_dims, st.integers(0, 3)),
     "softmax": _of(_softmax, tokens, st.integers(1, 8), st.sampled_from((0.0, 1.0, 30.0, 1e4))),

@@ -52,7 +52,11 @@ LONG = (
     "attend_half",
     "attend_packed",
     "encode_rows",
+    "score_affine",
+    "score_bytes",
     "score_keys",
+    "sum_affine",
+    "sum_bytes",
     "sum_values",
 )
 

@@ -31,7 +31,6 @@ TQ_INLINE F32 min(F32 a, F32 b) { TQ_EACH a.v[i] = a.v[i] < b.v[i] ? a.v[i] : b.
 TQ_INLINE U32 operator&(U32 a, U32 b) { TQ_EACH a.v[i] &= b.v[i]; return a; }
 TQ_INLINE U32 operator^(U32 a, U32 b) { TQ_EACH a.v[i] ^= b.v[i]; return a; }
 TQ_INLINE U32 operator|(U32 a, U32 b) { TQ_EACH a.v[i] |= b.v[i]; return a; }
-TQ_INLINE U32 operator^(U32 a, U32 b) { TQ_EACH a.v[i] ^= b.v[i]; return a; }
 TQ_INLINE U32 operator+(U32 a, U32 b) { TQ_EACH a.v[i] += b.v[i]; return a; }
 TQ_INLINE U32 operator<<(U32 a, int n) { TQ_EACH a.v[i] <<= n; return a; }
 TQ_INLINE U32 operator>>(U32 a, int n) { TQ_EACH a.v[i] >>= n; return a; }

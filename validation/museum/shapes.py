@@ -236,6 +236,6 @@ EXHIBITS = (
         "B11", "A layer of another head size", "llama.cpp 21394",
         "A layer with 128 channels feeds a cache that was made for 64; rotation is quietly switched off.",
         "A typed error that names both shapes.",
-        _plain, _layer_call(64), _layer_call(128), refusal(TqError, "tq_core.cache.paged_cache.check_tokens"),
+        _plain, _layer_call(64), _layer_call(128), refusal(TqError, "tq_core.cache.tokens.check_tokens"),
     ),
 )  # fmt: skip

@@ -65,7 +65,9 @@ class Bench:
         """
         layout = PageLayout(self.n_kv_heads, self.codec.page_tokens, self.codec.streams(self.head_dim))
         n_pages = -(-n_tokens // layout.page_tokens)
-        table = np.random.default_rng(seed).permutation(n_pages + 1)[:n_pages].astype(np.uint32) + np.uint32(1)
+        table = np.random.default_rng(seed).permutation(n_pages + 1)[:n_pages].astype(np.uint32) + np.uint32(
+            1
+        )
         return Pages(np.full((n_pages + 3) * layout.page_bytes, fill, np.uint8), table, layout, 0, 0)
 
     def store(self, x: F32, step: int | None = None, fill: int = 0) -> Pages:

@@ -12,13 +12,11 @@ from tq_core.codecs.arm import Arm
 from tq_core.codecs.arms import get_arm
 from tq_core.codecs.base import F32, Pages, Streams
 from tq_core.codecs.checklist import check_declared_bytes_are_the_real_ones
-from tq_core.codecs.int8 import Int8Keys, Int8Values
+from tq_core.codecs.int8 import Int8Keys
 from tq_core.codecs.quarot import QuaRotKeys, QuaRotValues
 from tq_core.codecs.rows import Parts
 from tq_core.kernels.backend import Backend, NumpyBackend
-from tq_core.kernels.layout import HEADER_BYTES
-from validation.museum.exhibit import Exhibit
-from validation.museum.maths import read_keys
+from validation.museum.exhibit import Exhibit, always
 from validation.museum.stops import claim, conformance, rule
 from validation.museum.study import WINDOW, Layer, fixture_layer, trial, trial_readings
 
@@ -58,7 +56,10 @@ class WithMatrix(PagedCache):
 
     def __init__(self, layer: Layer, arm: Arm) -> None:
         super().__init__(layer.shape, arm, NumpyBackend(), len(layer.keys))
-        self.matrix, self.ring = np.eye(layer.shape.head_dim), np.zeros((64, *layer.keys.shape[1:]), np.float32)
+        self.matrix, self.ring = (
+            np.eye(layer.shape.head_dim),
+            np.zeros((64, *layer.keys.shape[1:]), np.float32),
+        )
 
 
 class WithMirror(PagedCache):
@@ -88,11 +89,7 @@ def _plain_cache(layer: Layer, arm: Arm) -> PagedCache:
 def _claimed(published: str, formula: str, **arguments: Any) -> Any:
     """A published figure as validation/budget/published.json has them."""
     entry = {"source": "exhibit", "table": "", "item": "", "published": published, "formula": formula}
-    return _always({**entry, "arguments": arguments})
-
-
-def _always(result: Any) -> Any:
-    return lambda given: result
+    return always({**entry, "arguments": arguments})
 
 
 _plain = partial(fixture_layer, n_tokens=65)
@@ -105,7 +102,7 @@ EXHIBITS = (
         "F1", "Norms that nobody counts", "turboquant_plus 91",
         "Scales are written outside the declared streams, so the bits per channel are those of the codes alone.",
         "The declared streams are exactly the bytes that are written.",
-        _nothing, _always(Int8Keys()), _always(UndeclaredNorms()), conformance(check_declared_bytes_are_the_real_ones),
+        _nothing, always(Int8Keys()), always(UndeclaredNorms()), conformance(check_declared_bytes_are_the_real_ones),
     ),
     Exhibit(
         "F2", "Compressed to more than it was", "turboquant-pytorch 11",

@@ -12,7 +12,7 @@ from tq_core.kernels.cases import Case, cases
 from tq_core.kernels.hosts.base import MAX_MEMORY_BYTES
 from tq_core.kernels.wasm_memory import place
 from tq_core.math import lanes
-from validation.museum.exhibit import Exhibit
+from validation.museum.exhibit import Exhibit, always
 from validation.museum.stops import parity, refusal
 from wasm.opcodes import OpcodeDenied, gate
 
@@ -58,16 +58,12 @@ def _gated(opcode: bytes, operands: int) -> Any:
     return lambda given: lambda: gate(module(opcode, operands), simd=True)
 
 
-def _always(result: Any) -> Any:
-    return lambda given: result
-
-
 EXHIBITS = (
     Exhibit(
         "H1", "One rounding here, two there", "eshkol 668",
         "Native code fuses a product with its sum, WebAssembly cannot: the last bit differs.",
         "No fused multiply-add anywhere; numpy's bits on every engine.",
-        lambda: None, _always(NumpyBackend()), _always(FusedBackend()), parity(linear_cases),
+        lambda: None, always(NumpyBackend()), always(FusedBackend()), parity(linear_cases),
         note="The fused result is the more exact one. Equal bits are worth more here than the last bit.",
     ),
     Exhibit(
@@ -80,7 +76,7 @@ EXHIBITS = (
         "H4", "The wall at 4 GiB", "wllama 39",
         "A pool that would pass the end of a 32-bit address space.",
         "Refused with both sizes, before memory is asked for.",
-        lambda: None, _always(lambda: place([2**20, 2**30], 1024)), _always(lambda: place([2**20, MAX_MEMORY_BYTES], 1024)),
+        lambda: None, always(lambda: place([2**20, 2**30], 1024)), always(lambda: place([2**20, MAX_MEMORY_BYTES], 1024)),
         refusal(KernelError, "tq_core.kernels.wasm_memory.place"),
     ),
 )  # fmt: skip

@@ -91,6 +91,11 @@ class Exhibit:
         return KINDS[self.id[0]]
 
 
+def always(result: Any) -> Callable[[Any], Any]:
+    """A result that does not depend on the input, such as a codec."""
+    return lambda given: result
+
+
 @dataclass(frozen=True)
 class Shown:
     """An exhibit that was run: what the gate and the metrics say of both results."""

@@ -20,7 +20,7 @@ from tq_core.codecs.mapped import Rows
 from tq_core.codecs.turboquant_mse import MseKeys
 from tq_core.errors import CacheFileError, IdentityMismatch
 from tq_core.kernels.backend import NumpyBackend
-from validation.museum.exhibit import Exhibit
+from validation.museum.exhibit import Exhibit, always
 from validation.museum.maths import read_keys
 from validation.museum.stops import conformance, refusal, rule
 from validation.museum.study import (
@@ -112,7 +112,10 @@ def _reload(**expected: Any) -> Any:
 def _reload_rotated(seed: int) -> Any:
     def made(given: Any) -> Any:
         image, _ = given
-        layer, arm = fixture_layer(n_tokens=len(SAVED_TOKENS)), get_arm("structured-turbo", **SAVED_ARM, seed=seed)
+        layer, arm = (
+            fixture_layer(n_tokens=len(SAVED_TOKENS)),
+            get_arm("structured-turbo", **SAVED_ARM, seed=seed),
+        )
         return partial(cache_of, image, identity_of(layer, arm), arm, NumpyBackend())
 
     return made
@@ -176,10 +179,6 @@ class CrowdKeys(MseKeys):
         return rows
 
 
-def _always(result: Any) -> Any:
-    return lambda given: result
-
-
 _plain = partial(fixture_layer, n_tokens=65)
 _gauss = partial(gaussian_layer, 8, n_tokens=72)
 _identity = "tq_core.cache.identity.check_identity"
@@ -220,7 +219,7 @@ EXHIBITS = (
         "E9", "Another result at the same seed", "AmesianX TurboQuant 19",
         "A dither goes on from call to call, so the same tokens give other bytes.",
         "The same tokens give the same bytes, always.",
-        _plain, _always(MseKeys(4, rotation="structured")), _drifting,
+        _plain, always(MseKeys(4, rotation="structured")), _drifting,
         conformance(check_deterministic), read_keys,
         "Quality hardly changes, so no quality metric will find it.",
     ),
@@ -228,7 +227,7 @@ EXHIBITS = (
         "E10", "Bytes that depend on the batch", "turbovec 206",
         "A sum runs in another order for a batch than for a single token, as threads and libraries do.",
         "Appended one by one or all at once: equal bytes.",
-        _plain, _always(MseKeys(4, rotation="structured")), _always(CrowdKeys(4, rotation="structured")),
+        _plain, always(MseKeys(4, rotation="structured")), always(CrowdKeys(4, rotation="structured")),
         conformance(check_batch_append_equals_single_appends), read_keys,
     ),
     Exhibit(

@@ -17,16 +17,15 @@ from tq_core.codecs.checklist import (
 )
 from tq_core.codecs.checklist_bias import check_unbiased_scores
 from tq_core.codecs.int8 import Int8Keys, Int8Values
-from tq_core.codecs.mapped import Rows
+from tq_core.codecs.mapped import Rows, halves
 from tq_core.codecs.rows import Parts, half_bytes
+from tq_core.codecs.turboquant import TurboKeys
 from tq_core.codecs.turboquant_mse import MseKeys, MseValues
 from tq_core.codecs.turboquant_prod import ProdKeys
 from tq_core.kernels.backend import NumpyBackend
-from tq_core.codecs.turboquant import TurboKeys
 from tq_core.math.bitpack import unpack_bits
-from tq_core.codecs.mapped import halves
 from tq_core.math.scalar import scalar_book
-from validation.museum.exhibit import Exhibit, Readings
+from validation.museum.exhibit import Exhibit, Readings, always
 from validation.museum.stops import conformance
 from validation.museum.study import (
     WINDOW,
@@ -109,10 +108,6 @@ def read_backend(layer: Layer, result: tuple[Any, Any]) -> Readings:
     return trial_readings(layer, trial(layer, with_keys(codec), backend=backend))
 
 
-def _always(result: Any) -> Any:
-    return lambda given: result
-
-
 _layer = partial(fixture_layer, n_tokens=80)
 _unbiased = conformance(check_unbiased_scores)
 
@@ -121,7 +116,7 @@ EXHIBITS = (
         "A1", "One step size for keys and values", "turboquant_plus 45, turboquant-pytorch 8",
         "Values share the step of keys that are thousands of times larger.",
         "A step per token and side: four times the token, the same codes.",
-        unequal_layer, _always(Int8Values()), _always(FixedStepValues()),
+        unequal_layer, always(Int8Values()), always(FixedStepValues()),
         conformance(check_scale_equivariance), read_values,
         "The metrics of the keys see nothing; those of the values see everything.",
     ),
@@ -129,39 +124,39 @@ EXHIBITS = (
         "A4", "A stage that does nothing", "quant.cpp 14",
         "The sketch of the residual is stored and multiplied by zero: switching it off changes no byte of the output.",
         "An estimator that is promised to be unbiased has slope 1, which needs the stage.",
-        _layer, _always(ProdKeys(sketch="orthogonal", rotation="structured")),
-        _always(DeadStageKeys(sketch="orthogonal", rotation="structured")), _unbiased, read_keys,
-        "Cosine and error improve without the stage: the sketch buys its missing bias with variance.",
+        _layer, always(ProdKeys(sketch="orthogonal", rotation="structured")),
+        always(DeadStageKeys(sketch="orthogonal", rotation="structured")), _unbiased, read_keys,
+        "Divergence falls without the stage: the sketch pays for its missing bias with variance.",
     ),
     Exhibit(
         "A5", "The Gaussian constant on an orthogonal sketch", "llama-cpp-turboquant 77, aither-kvcache 2.4.1 (repeated here)",
         "sqrt(pi/2)/d belongs to Gaussian rows; on orthonormal ones the residual comes back sqrt(d) too small.",
         "1/(d E|u|) for orthonormal rows.",
-        partial(fixture_layer, n_tokens=80), _always(AitherKeys("tq35", "repaired")), _always(AitherKeys("tq35", "published")),
+        partial(fixture_layer, n_tokens=80), always(AitherKeys("tq35", "repaired")), always(AitherKeys("tq35", "published")),
         conformance(check_unbiased_scores, 128), read_keys,
     ),
     Exhibit(
         "A6", "A bias that independent vectors hide", "workglow libs 781",
         "S = 1 at 2 bits, found unbiased by a test whose pairs were independent, so that every product was near 0.",
         "The unbiased scale; the slope is measured on <x, x_hat>.",
-        _layer, _always(MseKeys(2, rotation="structured", norm="unbiased")),
-        _always(MseKeys(2, rotation="structured")), _unbiased, read_keys,
+        _layer, always(MseKeys(2, rotation="structured", norm="unbiased")),
+        always(MseKeys(2, rotation="structured")), _unbiased, read_keys,
         "Squared error prefers the biased scale: shrinking is what least squares does.",
     ),
     Exhibit(
         "A8", "The kernel knows another width than the codes", "vLLM 38479",
         "A mask of two bits is compiled in while the configuration says three.",
         "Scores over the codes equal scores over the decoded tokens.",
-        _layer, _always((TurboKeys(3.0, arithmetic="f32"), NumpyBackend())),
-        _always((TurboKeys(3.0, arithmetic="f32"), TwoBitMask())),
+        _layer, always((TurboKeys(3.0, arithmetic="f32"), NumpyBackend())),
+        always((TurboKeys(3.0, arithmetic="f32"), TwoBitMask())),
         conformance(check_read_equals_decode), read_backend,
         "The stored keys are flawless, so their error and cosine are too.",
     ),
     Exhibit(
         "A9", "Which error is normal", "turboquant-mlx 3",
-        "Codes are read with a book of another deviation: 0.32 of the norm is lost at 3 bits.",
+        "Codes are read with a book of another deviation: a third of the norm is lost at 3 bits.",
         "sqrt(0.0345) = 0.186 of the norm at 3 bits is theory and no defect; the window around it is what is checked.",
-        _layer, _always(MseKeys(3, rotation="structured")), _always(SpreadKeys(3, rotation="structured")),
+        _layer, always(MseKeys(3, rotation="structured")), always(SpreadKeys(3, rotation="structured")),
         conformance(check_distortion_falls_with_bits), read_keys,
         "A factor common to all keys leaves cosine and ranking alone.",
     ),

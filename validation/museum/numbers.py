@@ -15,7 +15,7 @@ from tq_core.codecs.int8 import Int8Keys
 from tq_core.codecs.rows import Parts, half_bytes
 from tq_core.errors import DTypeError, ValueRangeError
 from validation.logit_scores import Reference
-from validation.museum.exhibit import Exhibit
+from validation.museum.exhibit import Exhibit, always
 from validation.museum.maths import read_keys
 from validation.museum.stops import conformance, refusal
 from validation.museum.study import Layer, fixture_layer, paged, reference
@@ -74,10 +74,6 @@ def _compare(dtype: Any) -> Any:
     return made
 
 
-def _always(result: Any) -> Any:
-    return lambda given: result
-
-
 _plain = partial(fixture_layer, n_tokens=48)
 _checked = "tq_core.cache.tokens.check_tokens"
 
@@ -106,14 +102,14 @@ EXHIBITS = (
         "D3", "Zero divided by zero", "torchao 4713, USearch 758",
         "A token of zeros has scale 0; the quotient is cast to int8, which is undefined.",
         "Zeros are stored as zeros.",
-        lambda: _with_zero(), _always(Int8Keys()), _always(UnguardedKeys()), conformance(check_zero_tokens), read_keys,
+        lambda: _with_zero(), always(Int8Keys()), always(UnguardedKeys()), conformance(check_zero_tokens), read_keys,
         "Cosine skips vectors without a direction, so it stays 1.",
     ),
     Exhibit(
         "D3b", "Squares that overflow float16", "kind of torchao 4713",
         "A norm is summed up from float16 squares: 300 in a channel is infinite, and 1e-4 is zero.",
         "Norms are taken in 32 bits or more.",
-        _plain, _always(Int8Keys()), _always(SquaringKeys()), conformance(check_extreme_tokens), read_keys,
+        _plain, always(Int8Keys()), always(SquaringKeys()), conformance(check_extreme_tokens), read_keys,
     ),
     Exhibit(
         "D5", "Base logits kept in 16 bits", "ik_llama.cpp 325",

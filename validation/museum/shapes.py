@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,13 +10,14 @@ import numpy as np
 
 from tq_core.cache.saved import cache_of
 from tq_core.codecs.arms import get_arm
-from tq_core.codecs.base import F32, Pages, Streams
+from tq_core.codecs.base import F32, Pages
 from tq_core.codecs.checklist import (
     check_declared_bytes_are_the_real_ones,
     check_distortion_falls_with_bits,
     check_read_equals_decode,
 )
 from tq_core.codecs.mapped import Rows
+from tq_core.codecs.turboquant import TurboKeys
 from tq_core.codecs.turboquant_mse import MseKeys
 from tq_core.errors import IdentityMismatch, TqError
 from tq_core.kernels.backend import Backend, NumpyBackend
@@ -25,12 +26,11 @@ from tq_core.math.block_maps import SplitBlocks
 from tq_core.math.hadamard import fwht
 from tq_core.math.maps import LinearMap
 from tq_core.math.prng import rademacher
-from validation.museum.exhibit import Exhibit, Readings
-from validation.museum.maths import read_backend, read_keys, with_keys
+from tq_core.shapes import ModelShape
+from validation.museum.exhibit import Exhibit, always
+from validation.museum.maths import read_backend, read_keys
 from validation.museum.stops import conformance, parity, refusal
 from validation.museum.study import Layer, fixture_layer, paged, saved_image
-from tq_core.codecs.turboquant import TurboKeys
-from tq_core.shapes import ModelShape
 
 
 @dataclass(frozen=True)
@@ -130,10 +130,6 @@ def score_cases() -> list[Case]:
     return [c for c in cases() if c.kernel == "score_keys_f32" and c.build()["query"].shape[-1] <= 80]
 
 
-def _always(result: Any) -> Any:
-    return lambda given: result
-
-
 def _image_call(reads: str) -> Any:
     """Load an image that was packed at 3 bits with an arm of these key bits."""
 
@@ -177,7 +173,7 @@ EXHIBITS = (
         "KV heads are found by a bit mask: right for 1, 2, 4 and 8 heads, wrong for 3.",
         "Every count of heads gives numpy's bits; the cases have odd ones on purpose.",
         partial(fixture_layer, n_tokens=65, shape=ModelShape(1, 6, 3, 64)),
-        _always(NumpyBackend()), _always(WrongHead()), parity(score_cases),
+        always(NumpyBackend()), always(WrongHead()), parity(score_cases),
         lambda layer, backend: read_backend(layer, (TurboKeys(3.0, arithmetic="f32"), backend)),
         "Most head counts pass every test, which is why one shape is not a test.",
     ),
@@ -185,30 +181,30 @@ EXHIBITS = (
         "B1", "80 channels padded to 128 and cut back", "vLLM 41413, 41414",
         "The transform runs over 128 channels, is normalised by sqrt(80) and cut back to 80.",
         "A Hadamard matrix of order 80 (Paley), H H^T = 80 I: no padding.",
-        partial(fixture_layer, n_tokens=65, shape=_80), _always(MseKeys(3, rotation="structured")),
-        _always(CutPaddingKeys(3, rotation="structured")), conformance(check_distortion_falls_with_bits, 80), read_keys,
+        partial(fixture_layer, n_tokens=65, shape=_80), always(MseKeys(3, rotation="structured")),
+        always(CutPaddingKeys(3, rotation="structured")), conformance(check_distortion_falls_with_bits, 80), read_keys,
     ),
     Exhibit(
         "B2", "Blocks of 64 and 32 under one root", "aither-kvcache 2.4.1, tq25 (repeated here)",
         "96 channels are transformed in blocks of 64 and 32, both divided by sqrt(96).",
         "Each block has the root of its own size, or one Hadamard matrix of order 96.",
-        partial(fixture_layer, n_tokens=65, shape=_96), _always(MseKeys(3, rotation="structured")),
-        _always(OneRootKeys(3, rotation="structured")), conformance(check_distortion_falls_with_bits, 96), read_keys,
+        partial(fixture_layer, n_tokens=65, shape=_96), always(MseKeys(3, rotation="structured")),
+        always(OneRootKeys(3, rotation="structured")), conformance(check_distortion_falls_with_bits, 96), read_keys,
         "There and back the blocks are 2/3 and 1/3 of what they were.",
     ),
     Exhibit(
         "B3", "Keys in groups of 64, queries in one piece", "llama-cpp-turboquant 13, 24",
         "192 channels: keys are rotated in three groups, queries over all channels.",
         "Queries and keys share one rotation.",
-        partial(fixture_layer, n_tokens=65, shape=_192), _always(MseKeys(3, rotation="structured")),
-        _always(SplitQueryKeys(3, rotation="structured")), conformance(check_read_equals_decode, 192), read_keys,
+        partial(fixture_layer, n_tokens=65, shape=_192), always(MseKeys(3, rotation="structured")),
+        always(SplitQueryKeys(3, rotation="structured")), conformance(check_read_equals_decode, 192), read_keys,
         "What is stored is as good as ever; only the logits are noise.",
     ),
     Exhibit(
         "B5", "The last tokens are dropped", "llama-cpp-turboquant 4",
         "An integer division counts whole blocks of tokens, and the tail is never scored.",
         "Every count of tokens gives numpy's bits.",
-        _plain, _always(NumpyBackend()), _always(DroppedTail()), parity(score_cases),
+        _plain, always(NumpyBackend()), always(DroppedTail()), parity(score_cases),
         lambda layer, backend: read_backend(layer, (TurboKeys(3.0, arithmetic="f32"), backend)),
     ),
     Exhibit(
@@ -221,15 +217,15 @@ EXHIBITS = (
         "B8", "Bytes behind the buffer", "turboquant-vllm 52",
         "A kernel for blocks of 64 channels writes 16 bytes past a stream of 96-channel rows.",
         "Exactly the declared bytes are written.",
-        partial(fixture_layer, n_tokens=65, shape=_96), _always(MseKeys(2, rotation="structured")),
-        _always(WideRowKeys(2, rotation="structured")), conformance(check_declared_bytes_are_the_real_ones, 96), read_keys,
+        partial(fixture_layer, n_tokens=65, shape=_96), always(MseKeys(2, rotation="structured")),
+        always(WideRowKeys(2, rotation="structured")), conformance(check_declared_bytes_are_the_real_ones, 96), read_keys,
         "The stray bytes fall where no metric looks: into padding, or into the next page.",
     ),
     Exhibit(
         "B9", "A head size that a block does not divide", "refract, list of pitfalls",
         "80 channels for codes that come in blocks of 32.",
         "A typed error that names the argument, before a byte is written.",
-        lambda: None, _always(_shape_call(80, "structured-turbo")), _always(_shape_call(80, "pair-turbo")),
+        lambda: None, always(_shape_call(80, "structured-turbo")), always(_shape_call(80, "pair-turbo")),
         refusal(TqError, "tq_core.cache.paged_cache.PagedCache"),
     ),
     Exhibit(

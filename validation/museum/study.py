@@ -44,6 +44,7 @@ class Layer:
     """queries (n_tokens, n_query_heads, head_dim), keys and values (n_tokens, n_kv_heads, head_dim), float32.
 
     sharpness: the true next tokens are drawn from the reference's distribution with its logits times this.
+    temperature: what the next-token logits are divided by.
     """
 
     queries: np.ndarray
@@ -51,6 +52,7 @@ class Layer:
     values: np.ndarray
     seed: int = 0
     sharpness: float = 1.0
+    temperature: float = 1.0
 
     @property
     def shape(self) -> ModelShape:
@@ -58,10 +60,10 @@ class Layer:
         return ModelShape(1, self.queries.shape[1], *self.keys.shape[1:])
 
     def next_logits(self, outputs: np.ndarray) -> np.ndarray:
-        """float32 (n_tokens, VOCABULARY) of attention outputs; the reference's have a deviation of about 2."""
+        """float32 (n_tokens, VOCABULARY) of attention outputs; a deviation of about 2."""
         rows = outputs.reshape(len(outputs), -1).astype(np.float64)
         head = np.random.default_rng([self.seed, 1]).standard_normal((rows.shape[1], VOCABULARY))
-        size = np.sqrt((self.values.astype(np.float64) ** 2).mean() * rows.shape[1]) / 4
+        size = np.sqrt((self.values.astype(np.float64) ** 2).mean() * rows.shape[1]) / 4 * self.temperature
         return np.ascontiguousarray(rows @ head / size, np.float32)
 
 
@@ -89,7 +91,7 @@ def gaussian_layer(
     group = np.arange(n_query) // (n_query // n_kv)
     sought = (rng.random((n_tokens, n_query)) * (np.arange(n_tokens)[:, None] + 1)).astype(int)
     queries = gain * (keys[sought, group] + rng.standard_normal((n_tokens, n_query, head_dim)))
-    return Layer(*(x.astype(np.float32) for x in (queries, keys, values)), seed)
+    return Layer(queries.astype(np.float32), keys.astype(np.float32), values.astype(np.float32), seed)
 
 
 @dataclass
@@ -134,27 +136,44 @@ def trial(
     arm: Arm,
     made: Callable[[Layer, Arm], Any] = paged,
     backend: Backend | None = None,
+    against: Layer | None = None,
     **given: Any,
 ) -> Trial:
-    """Put the layer through a cache of this arm; ``made`` gives the cache, ``given`` replaces entries of the findings."""
+    """Put the layer through a cache of this arm.
+
+    made: gives the cache. against: the layer whose exact attention is the reference, this one if None. given: replaces
+    entries of the findings.
+    """
+    true = against or layer
     cache = paged(layer, arm, backend) if backend else made(layer, arm)
     outputs = attended(cache, layer)
     keys, values = cache.decode(0)
     asked = layer.queries[-ASKED:]
-    rankings = [(exact_scores(q, layer.keys), cache.scores(0, q).astype(np.float64)) for q in asked]
-    compared, found_reference, _ = reference(layer)
-    scores = compared.compare(layer.next_logits(outputs))
+    rankings = [(exact_scores(q, true.keys), cache.scores(0, q).astype(np.float64)) for q in asked]
+    compared, found_reference, _ = reference(true)
+    scores = compared.compare(true.next_logits(outputs))
     found = ArmFindings(arm.name, arm.describe(), [scores])
     _account(found, cache)
     findings = findings_of(found, found_reference, **given)
-    return Trial(layer, findings, keys, values, rankings, scores)
+    return Trial(true, findings, keys, values, rankings, scores)
+
+
+def simulated(layer: Layer, keys: np.ndarray, values: np.ndarray) -> Trial:
+    """A trial of approximated vectors in an uncompressed cache: what their error alone does."""
+    return trial(Layer(layer.queries, keys, values, layer.seed), get_arm("fp16"), against=layer)
 
 
 def findings_of(tested: ArmFindings, uncompressed: ArmFindings, **given: Any) -> Findings:
     """The findings of a run that read one document with one arm."""
     plan = make_plan("tiny", ["structured-turbo"], kl_budget=KL_BUDGET, top1_budget=TOP1_BUDGET, parity="off")
     empty = {name: ArmFindings(name, uncompressed.config) for name in ("planted_bad", "no_op")}
-    rest: dict[str, Any] = {**empty, "documents": [], "exact": [], "certificate": None, "attention_layers": []}
+    rest: dict[str, Any] = {
+        **empty,
+        "documents": [],
+        "exact": [],
+        "certificate": None,
+        "attention_layers": [],
+    }
     return Findings(plan=plan, reference=uncompressed, arms={plan.arm: tested}, **{**rest, **given})
 
 

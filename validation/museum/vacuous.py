@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,13 +12,13 @@ from tq_core.codecs.arm import Arm
 from tq_core.codecs.arms import get_arm
 from tq_core.codecs.base import F32, Pages
 from tq_core.codecs.checklist import check_declared_bytes_are_the_real_ones
-from tq_core.codecs.int8 import Int8Values
 from tq_core.codecs.fp16 import HalfKeys, HalfValues
+from tq_core.codecs.int8 import Int8Values
 from tq_core.codecs.turboquant_mse import MseKeys
 from tq_core.kernels.backend import Backend, NumpyBackend
 from validation.controls import arm_for
 from validation.findings import ArmFindings
-from validation.museum.exhibit import Exhibit, Outcome, Stop
+from validation.museum.exhibit import Exhibit, Outcome, Stop, always
 from validation.museum.maths import with_keys
 from validation.museum.stops import conformance, rule
 from validation.museum.study import WINDOW, Layer, Trial, fixture_layer, gaussian_layer, trial, trial_readings
@@ -46,7 +45,7 @@ class ReportedBits(HalfKeys):
 
     def append(self, backend: Backend, pages: Pages, first: int, x: F32) -> None:
         step = np.maximum(np.abs(x).max(axis=2, keepdims=True) / np.float32(3.5), np.float32(1e-6))
-        super().append(backend, pages, first, np.float32(step * np.rint(x / step)))
+        super().append(backend, pages, first, np.asarray(step * np.rint(x / step), np.float32))
 
 
 def _window(window: int) -> Any:
@@ -95,10 +94,6 @@ def _certified(made: Certificate) -> Outcome:
     return Outcome(made.status() != "pass", f"{made.status()}: {made.bits_compared:,} bits compared")
 
 
-def _always(result: Any) -> Any:
-    return lambda given: result
-
-
 _plain = partial(fixture_layer, n_tokens=80)
 _VALUES: dict[int, Any] = {MseKeys.page_tokens: Int8Values(), HalfKeys.page_tokens: HalfValues()}
 
@@ -127,7 +122,7 @@ EXHIBITS = (
         "G4", "Quantized on paper", "veloxquant-mlx 132, kvpress 225, QuaRot 42",
         "Keys are rounded to a grid and stored as float16, reported as 3 bits.",
         "Nominal bits are those of the code stream.",
-        _plain, _always(MseKeys(3, rotation="structured")), _always(ReportedBits()),
+        _plain, always(MseKeys(3, rotation="structured")), always(ReportedBits()),
         conformance(check_declared_bytes_are_the_real_ones),
         lambda layer, keys: trial_readings(layer, trial(layer, with_keys(keys, _VALUES[keys.page_tokens]))),
     ),
@@ -143,7 +138,7 @@ EXHIBITS = (
         "G9", "Compared with itself", "beellama 140",
         "Each build is compared with its own baseline, so a change moves both and shows in neither.",
         "One reference for all; a backend that was compared with itself alone is no pass.",
-        lambda: None, _always(_certificate("numpy", "native-scalar")), _always(_certificate("numpy")),
+        lambda: None, always(_certificate("numpy", "native-scalar")), always(_certificate("numpy")),
         Stop("parity certificate", "validation.parity_report.Certificate.status", _certified),
     ),
 )  # fmt: skip

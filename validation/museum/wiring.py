@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +12,6 @@ from tq_core.codecs.arms import get_arm
 from tq_core.codecs.base import F32, Pages
 from tq_core.codecs.checklist import check_read_equals_decode
 from tq_core.codecs.fp16 import HalfKeys, HalfValues
-from tq_core.codecs.int8 import Int8Values
 from tq_core.codecs.int8 import Int8Keys
 from tq_core.codecs.mapped import Rows
 from tq_core.codecs.turboquant_mse import MseKeys, MseValues
@@ -21,10 +19,19 @@ from tq_core.kernels.backend import Backend, NumpyBackend
 from tq_core.kernels.layout import PageLayout
 from tq_core.shapes import ModelShape
 from tq_core.show.attention import softmax
-from validation.museum.exhibit import Exhibit, Readings
+from validation.museum.exhibit import Exhibit, always
 from validation.museum.maths import read_keys, read_values, with_keys
 from validation.museum.stops import conformance, rule
-from validation.museum.study import Layer, Trial, Twins, fixture_layer, gaussian_layer, paged, trial, trial_readings, twins, twins_readings
+from validation.museum.study import (
+    Layer,
+    fixture_layer,
+    gaussian_layer,
+    paged,
+    trial,
+    trial_readings,
+    twins,
+    twins_readings,
+)
 
 
 class FewHeadsBack(MseValues):
@@ -93,7 +100,10 @@ def sequences(layer: Layer, sinks_of: tuple[int, int], asked: tuple[int, ...] = 
             keys.append(backend, pages, 0, np.ascontiguousarray(layer.keys[part]))
             values.append(backend, pages, 0, np.ascontiguousarray(layer.values[part]))
     rows = list(asked)
-    tables = np.array([[sinks_of[i]] for i in asked], np.uint32), np.array([[2 + i] for i in asked], np.uint32)
+    tables = (
+        np.array([[sinks_of[i]] for i in asked], np.uint32),
+        np.array([[2 + i] for i in asked], np.uint32),
+    )
     return paged_attention(
         layer.queries[[half - 1, 2 * half - 1]][rows], pool, tables[1], np.full(len(rows), half - 4),
         keys=keys, values=values, n_kv_heads=heads, backend=backend,
@@ -118,10 +128,6 @@ def _arm_trial(name: str, **options: Any) -> Any:
     return lambda layer: trial(layer, get_arm(name, **{"window": 8, **options}))
 
 
-def _always(result: Any) -> Any:
-    return lambda given: result
-
-
 _gqa = partial(fixture_layer, n_tokens=96, n_outliers=6, gain=4.0, shape=ModelShape(1, 7, 1, 64))
 _80 = partial(fixture_layer, n_tokens=65, shape=ModelShape(1, 8, 2, 80))
 
@@ -130,7 +136,7 @@ EXHIBITS = (
         "C1", "Rotated back for too few heads", "llama-cpp-turboquant 299",
         "The loop that undoes the rotation of the output runs over KV heads instead of query heads.",
         "All query heads come back; sums over codes equal sums over decoded values.",
-        _80, _always(MseValues(3, rotation="structured")), _always(FewHeadsBack(3, rotation="structured")),
+        _80, always(MseValues(3, rotation="structured")), always(FewHeadsBack(3, rotation="structured")),
         conformance(check_read_equals_decode, 80), read_values,
         "Values as stored are flawless; a quarter of the output is too.",
     ),
@@ -146,8 +152,8 @@ EXHIBITS = (
         "C4", "A raw query meets rotated keys", "atlas 133",
         "One path forgets to rotate the query: fluent text, no crash.",
         "Scores over codes equal scores over decoded keys.",
-        partial(fixture_layer, n_tokens=80), _always(MseKeys(3, rotation="structured")),
-        _always(RawQueryKeys(3, rotation="structured")), conformance(check_read_equals_decode), read_keys,
+        partial(fixture_layer, n_tokens=80), always(MseKeys(3, rotation="structured")),
+        always(RawQueryKeys(3, rotation="structured")), conformance(check_read_equals_decode), read_keys,
     ),
     Exhibit(
         "C6", "A mask that is not minus infinity", "d-inference 377",
@@ -162,7 +168,6 @@ EXHIBITS = (
         "Sink tokens stay in float16, out of every group.",
         first_token_layer, _arm_trial("kivi-control", key_bits=4, value_bits=4, sinks=4),
         _arm_trial("kivi-control", key_bits=4, value_bits=4, sinks=0), rule("kl"), trial_readings,
-        "Relative to its own length the giant is stored well, and it dominates the error and hides the others' loss.",
     ),
     Exhibit(
         "C9", "Sinks of the first sequence for all", "veloxquant-mlx 85",

@@ -81,7 +81,10 @@ def every() -> dict[str, Shown]:
 def test_metrics_disagree(every: dict[str, Shown]) -> None:
     """Each of these was found better, or no worse, by the first metrics, and worse by the second."""
     expected = {
-        "A10": ({"mse", "cosine"}, {"kl", "rank", "overlap"}),  # less error, more divergence, other neighbours
+        "A10": (
+            {"mse", "cosine"},
+            {"kl", "rank", "overlap"},
+        ),  # less error, more divergence, other neighbours
         "C4": ({"mse", "cosine"}, {"kl", "rank", "top1"}),  # stored as well as ever
         "M1": ({"ppl_ratio"}, {"kl", "top1", "rank"}),  # better than uncompressed
         "M2": ({"ppl_ratio", "cosine", "overlap"}, {"kl", "top1"}),  # the same, with a perfect ranking

@@ -15,7 +15,7 @@ from tq_core.cache.centres import centre_scores
 from tq_core.cache.layer_pages import Step
 from tq_core.cache.lifecycle import Lifecycle
 from tq_core.cache.store import PageStore
-from tq_core.cache.tokens import check_tokens
+from tq_core.cache.tokens import check_tokens, longest
 from tq_core.cache.transaction import commit, touch, undo
 from tq_core.codecs.arms import Arm
 from tq_core.codecs.calibration import check_model
@@ -90,12 +90,13 @@ class PagedCache(Lifecycle):
         super().__init__(shape, arm, stores, identity)
         self._scale = float(np.float32(1.0 / np.sqrt(shape.head_dim)))
         self._scratch_bytes = 0
+        self._taken_off = longest(key_centres) + getattr(arm.key_codec, "longest_offset", 0.0)
 
     def append(self, layer: int, keys: F32, values: F32) -> None:
         """Append tokens (n_tokens, n_kv_heads, head_dim) to one layer, one at a time, window first; all or none."""
         self._check_layer(layer)
         heads, d = self.shape.n_kv_heads, self.shape.head_dim
-        check_tokens("keys", keys, None, heads, d)
+        check_tokens("keys", keys, None, heads, d, self._taken_off)
         check_tokens("values", values, len(keys), heads, d)
         self._append_all(layer, keys, values)
 
@@ -119,7 +120,7 @@ class PagedCache(Lifecycle):
         d = self.shape.head_dim
         check_tokens("queries", queries, None, self.shape.n_query_heads, d)
         n = len(queries)
-        check_tokens("keys", keys, n, self.shape.n_kv_heads, d)
+        check_tokens("keys", keys, n, self.shape.n_kv_heads, d, self._taken_off)
         check_tokens("values", values, n, self.shape.n_kv_heads, d)
         mask = Mask(sink_logits, sliding_window)
         mask.check(self.shape.n_query_heads)

@@ -9,7 +9,7 @@ from tq_core.errors import DTypeError, ShapeError, ValueRangeError, check
 
 F32 = npt.NDArray[np.float32]
 HALF_MAX = 65504.0
-HALF_NEAR = HALF_MAX * (1 - 2.0**-11)  # vectors up to here stay in range when their channels are rounded
+ROUNDING = 2.0**-11  # of a channel's size: half a step of float16
 
 
 def _norms(x: F32) -> npt.NDArray[np.float64]:
@@ -18,11 +18,20 @@ def _norms(x: F32) -> npt.NDArray[np.float64]:
         return np.sqrt(np.einsum("thd,thd->th", x, x, dtype=np.float64))
 
 
-def check_tokens(name: str, x: object, n_tokens: int | None, heads: int, head_dim: int) -> None:
-    """Raise unless x is float32 (n_tokens, heads, head_dim), finite, every vector's norm at most 65504.
+def longest(vectors: npt.NDArray | None) -> float:
+    """Largest length of vectors along the last axis; 0 for None."""
+    return (
+        0.0 if vectors is None else float(np.linalg.norm(vectors.astype(np.float64), axis=-1).max(initial=0))
+    )
 
-    The norm of the float16 form counts too: rounding can lengthen a vector, and what the window takes in its codec must
-    be able to store when the tokens leave it.
+
+def check_tokens(
+    name: str, x: object, n_tokens: int | None, heads: int, head_dim: int, taken_off: float = 0.0
+) -> None:
+    """Raise unless x is float32 (n_tokens, heads, head_dim), finite, every vector's norm at most 65504 - taken_off.
+
+    What the window takes in, the codec must be able to store when the tokens leave it. So the norm of the float16 form
+    counts, which rounding can lengthen, and ``taken_off``, the length of what is subtracted before tokens are stored.
     """
     if not isinstance(x, np.ndarray) or x.dtype != np.float32:
         got = x.dtype if isinstance(x, np.ndarray) else type(x).__name__
@@ -36,12 +45,9 @@ def check_tokens(name: str, x: object, n_tokens: int | None, heads: int, head_di
         got = f"{x[token, head, channel]} at token {token}, head {head}, channel {channel}"
         raise ValueRangeError(f"{name}: expected finite values, got {got}")
     most = float(norms.max(initial=0.0))
-    if HALF_NEAR < most <= HALF_MAX:
+    limit = HALF_MAX - (taken_off + 0.01 if taken_off else 0.0)  # the difference is rounded too
+    if limit * (1 - ROUNDING) < most <= limit:
         most = float(_norms(x.astype(np.float16).astype(np.float32)).max())
-    check(
-        most <= HALF_MAX,
-        name,
-        f"vectors of norm at most {HALF_MAX:.0f}, the float16 range",
-        most,
-        ValueRangeError,
-    )
+    expected = f"vectors of norm at most {limit:.0f}, the float16 range"
+    expected += f" less {taken_off:.0f} that are taken off" if taken_off else ""
+    check(most <= limit, name, expected, most, ValueRangeError)

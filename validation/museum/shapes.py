@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tq_core.cache.saved import cache_of
+from tq_core.codecs.aither import AitherValues
 from tq_core.codecs.arms import get_arm
 from tq_core.codecs.base import F32, Pages
 from tq_core.codecs.checklist import (
@@ -16,6 +17,7 @@ from tq_core.codecs.checklist import (
     check_distortion_falls_with_bits,
     check_read_equals_decode,
 )
+from tq_core.codecs.checklist_bias import check_gain
 from tq_core.codecs.mapped import Rows
 from tq_core.codecs.turboquant import TurboKeys
 from tq_core.codecs.turboquant_mse import MseKeys
@@ -28,7 +30,7 @@ from tq_core.math.maps import LinearMap
 from tq_core.math.prng import rademacher
 from tq_core.shapes import ModelShape
 from validation.museum.exhibit import Exhibit, always
-from validation.museum.maths import read_backend, read_keys
+from validation.museum.maths import read_backend, read_keys, read_values
 from validation.museum.stops import conformance, parity, refusal
 from validation.museum.study import Layer, fixture_layer, paged, saved_image
 
@@ -164,6 +166,7 @@ def _layer_call(head_dim: int) -> Any:
 
 _80 = ModelShape(1, 4, 2, 80)
 _96 = ModelShape(1, 4, 2, 96)
+_128 = ModelShape(1, 4, 2, 128)
 _192 = ModelShape(1, 4, 2, 192)
 _plain = partial(fixture_layer, n_tokens=65)
 
@@ -191,6 +194,13 @@ EXHIBITS = (
         partial(fixture_layer, n_tokens=65, shape=_96), always(MseKeys(3, rotation="structured")),
         always(OneRootKeys(3, rotation="structured")), conformance(check_distortion_falls_with_bits, 96), read_keys,
         "There and back the blocks are 2/3 and 1/3 of what they were.",
+    ),
+    Exhibit(
+        "B2b", "Values that promise nothing", "aither-kvcache 2.4.1, tq25 (repeated here)",
+        "The mode as published: the blocks above, and a constant that is too small. It claims no unbiasedness and has one rate.",
+        "A vector comes back along itself, but for what its rate explains.",
+        partial(fixture_layer, n_tokens=65, shape=_128), always(AitherValues("tq25", "repaired")),
+        always(AitherValues("tq25", "published")), conformance(check_gain, 128), read_values,
     ),
     Exhibit(
         "B3", "Keys in groups of 64, queries in one piece", "llama-cpp-turboquant 13, 24",

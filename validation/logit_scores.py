@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from tq_core.errors import ShapeError, ValueRangeError, check
+from tq_core.errors import DTypeError, ShapeError, ValueRangeError, check
 
 TOP_K = 5
 
@@ -66,7 +66,8 @@ class Reference:
     """The reference's side of a comparison, computed once and shared by every arm.
 
     logits float32 (n_tokens, vocab_size) at positions whose next token is ``targets`` (n_tokens,).
-    Raises ShapeError or ValueRangeError for logits that do not fit the targets or are not finite.
+    Raises DTypeError, ShapeError or ValueRangeError for logits of another type, that do not fit the targets or are not
+    finite.
     """
 
     def __init__(self, logits: np.ndarray, targets: np.ndarray) -> None:
@@ -106,7 +107,8 @@ class Reference:
 
 
 def check_logits(logits: np.ndarray, n_tokens: int, name: str) -> None:
-    """Raise ShapeError or ValueRangeError unless logits are (n_tokens, vocab_size >= 2) and finite."""
+    """Raise DTypeError, ShapeError or ValueRangeError unless logits are float32 (n_tokens, vocab_size >= 2) and finite."""
+    check(logits.dtype == np.float32, name, "float32", logits.dtype, DTypeError)
     ok = logits.ndim == 2 and logits.shape[0] == n_tokens and logits.shape[1] >= 2
     check(ok, name, f"shape ({n_tokens}, vocab_size)", logits.shape, ShapeError)
     check(bool(np.isfinite(logits).all()), name, "finite values", "inf or nan", ValueRangeError)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tq_core.cache.attention import F32, SoftmaxStates
-from tq_core.cache.paged_cache import check_tokens
+from tq_core.cache.tokens import check_tokens
 from tq_core.codecs.base import KeyCodec, Pages, ValueCodec
 from tq_core.codecs.fp16 import HalfKeys, HalfValues
 from tq_core.errors import DTypeError, PageError, ShapeError, ValueRangeError, check

@@ -15,42 +15,18 @@ from tq_core.cache.centres import centre_scores
 from tq_core.cache.layer_pages import Step
 from tq_core.cache.lifecycle import Lifecycle
 from tq_core.cache.store import PageStore
+from tq_core.cache.tokens import check_tokens, longest
 from tq_core.cache.transaction import commit, touch, undo
 from tq_core.codecs.arms import Arm
 from tq_core.codecs.calibration import check_model
 from tq_core.codecs.fp16 import HalfKeys, HalfValues
-from tq_core.errors import DTypeError, ShapeError, ValueRangeError, check
+from tq_core.errors import DTypeError, ValueRangeError, check
 from tq_core.kernels.backend import Backend, get_backend
 from tq_core.kernels.layout import HEADER_BYTES
 from tq_core.kernels.threads import thread_count
 from tq_core.shapes import ModelShape
 
 F32 = npt.NDArray[np.float32]
-HALF_MAX = 65504.0
-
-
-def check_tokens(name: str, x: object, n_tokens: int | None, heads: int, head_dim: int) -> None:
-    """Raise unless x is float32 (n_tokens, heads, head_dim), finite, every vector's norm at most 65504."""
-    if not isinstance(x, np.ndarray) or x.dtype != np.float32:
-        got = x.dtype if isinstance(x, np.ndarray) else type(x).__name__
-        raise DTypeError(f"{name}: expected a float32 array, got {got}")
-    shape_ok = x.ndim == 3 and x.shape[1:] == (heads, head_dim) and n_tokens in (None, len(x))
-    rows = "n_tokens" if n_tokens is None else n_tokens
-    check(shape_ok, name, f"shape ({rows}, {heads}, {head_dim})", x.shape, ShapeError)
-    with np.errstate(over="ignore", invalid="ignore"):
-        norms = np.sqrt(np.einsum("thd,thd->th", x, x, dtype=np.float64))
-    if not np.isfinite(norms).all():
-        token, head, channel = (int(i[0]) for i in np.nonzero(~np.isfinite(x)))
-        got = f"{x[token, head, channel]} at token {token}, head {head}, channel {channel}"
-        raise ValueRangeError(f"{name}: expected finite values, got {got}")
-    most = float(norms.max(initial=0.0))
-    check(
-        most <= HALF_MAX,
-        name,
-        f"vectors of norm at most {HALF_MAX:.0f}, the float16 range",
-        most,
-        ValueRangeError,
-    )
 
 
 class PagedCache(Lifecycle):
@@ -114,12 +90,13 @@ class PagedCache(Lifecycle):
         super().__init__(shape, arm, stores, identity)
         self._scale = float(np.float32(1.0 / np.sqrt(shape.head_dim)))
         self._scratch_bytes = 0
+        self._taken_off = longest(key_centres) + getattr(arm.key_codec, "longest_offset", 0.0)
 
     def append(self, layer: int, keys: F32, values: F32) -> None:
         """Append tokens (n_tokens, n_kv_heads, head_dim) to one layer, one at a time, window first; all or none."""
         self._check_layer(layer)
         heads, d = self.shape.n_kv_heads, self.shape.head_dim
-        check_tokens("keys", keys, None, heads, d)
+        check_tokens("keys", keys, None, heads, d, self._taken_off)
         check_tokens("values", values, len(keys), heads, d)
         self._append_all(layer, keys, values)
 
@@ -143,7 +120,7 @@ class PagedCache(Lifecycle):
         d = self.shape.head_dim
         check_tokens("queries", queries, None, self.shape.n_query_heads, d)
         n = len(queries)
-        check_tokens("keys", keys, n, self.shape.n_kv_heads, d)
+        check_tokens("keys", keys, n, self.shape.n_kv_heads, d, self._taken_off)
         check_tokens("values", values, n, self.shape.n_kv_heads, d)
         mask = Mask(sink_logits, sliding_window)
         mask.check(self.shape.n_query_heads)

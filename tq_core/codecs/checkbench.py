@@ -59,11 +59,16 @@ class Bench:
         return (w / w.sum(axis=1, keepdims=True)).astype(np.float32)
 
     def pages(self, n_tokens: int, fill: int = 0, seed: int = 3) -> Pages:
-        """Room for ``n_tokens`` in a pool whose every byte is ``fill``, with two pages to spare."""
+        """Room for ``n_tokens`` in a pool whose every byte is ``fill``, with three pages to spare.
+
+        The first and the last page of the pool belong to nobody, so that bytes written outside a page stay in it.
+        """
         layout = PageLayout(self.n_kv_heads, self.codec.page_tokens, self.codec.streams(self.head_dim))
         n_pages = -(-n_tokens // layout.page_tokens)
-        table = np.random.default_rng(seed).permutation(n_pages + 2)[:n_pages].astype(np.uint32)
-        return Pages(np.full((n_pages + 2) * layout.page_bytes, fill, np.uint8), table, layout, 0, 0)
+        table = np.random.default_rng(seed).permutation(n_pages + 1)[:n_pages].astype(np.uint32) + np.uint32(
+            1
+        )
+        return Pages(np.full((n_pages + 3) * layout.page_bytes, fill, np.uint8), table, layout, 0, 0)
 
     def store(self, x: F32, step: int | None = None, fill: int = 0) -> Pages:
         """Append x to fresh pages, ``step`` tokens at a time (all at once by default)."""

@@ -56,6 +56,13 @@ class OffsetKeys:
         """The inner codec's."""
         return self.inner.page_tokens
 
+    @property
+    def longest_offset(self) -> float:
+        """Length of the longest vector that is taken off a key, which may become so much longer."""
+        offsets = self.calibration.arrays["offset"].astype(np.float64)
+        own = float(np.linalg.norm(offsets, axis=-1).max())
+        return own + float(getattr(self.inner, "longest_offset", 0.0))
+
     def check(self, head_dim: int) -> None:
         self.inner.check(head_dim)
         fitted = self.calibration.head_dim

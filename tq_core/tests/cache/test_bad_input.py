@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tq_core.cache.paged_cache import PagedCache
-from tq_core.codecs.arms import get_arm
+from tq_core.codecs.arms import arm_names, get_arm
+from tq_core.codecs.offset import offset_of, with_key_offset
 from tq_core.errors import DTypeError, ShapeError, TqError, ValueRangeError
 from tq_core.kernels.backend import NumpyBackend
 from tq_core.shapes import ModelShape
@@ -104,6 +105,47 @@ def test_the_largest_norm_that_float16_holds_is_accepted() -> None:
         for x in cache.decode(0):
             assert np.isfinite(x).all()
             assert x[3, 1, 5] == pytest.approx(-65504, rel=0.3)
+
+
+def _edge(n: int, norm: float) -> np.ndarray:
+    """n tokens, each vector ``norm`` long and equal in all 48 channels."""
+    return np.full((n, 2, 48), norm / np.sqrt(48), np.float32)
+
+
+@pytest.mark.parametrize("name", arm_names())
+def test_what_the_window_takes_can_leave_it(name: str) -> None:
+    """Rounding to float16 lengthens this vector beyond the range: refused at the door, not when it leaves the window."""
+    at_the_edge = 65504 * (1 - 2.0**-16)
+    rounded = np.linalg.norm(_edge(1, at_the_edge).astype(np.float16).astype(np.float64)[0, 0])
+    assert at_the_edge < 65504 < rounded
+    options = {} if name == "fp16" else {"window": 2}
+    cache = PagedCache(ModelShape(1, 2, 2, 64), get_arm(name, **options), NumpyBackend())
+    x = np.zeros((1, 2, 64), np.float32)
+    x[..., :48] = _edge(1, at_the_edge)
+    with pytest.raises(ValueRangeError, match="^keys: expected vectors of norm at most 65504"):
+        cache.append(0, x, np.zeros_like(x))
+    with pytest.raises(ValueRangeError, match="^values: expected vectors of norm at most 65504"):
+        cache.append(0, np.zeros_like(x), x)
+    fine = np.zeros((40, 2, 64), np.float32)
+    fine[..., :48] = _edge(40, 65504 * (1 - 2.0**-10))
+    cache.append(0, fine, fine)
+    assert all(np.isfinite(part).all() for part in cache.decode(0)) and cache.length == 40
+
+
+@pytest.mark.parametrize("kind", ["centres", "offset"])
+def test_a_key_that_grows_when_an_offset_is_taken_off_is_refused_at_the_door(kind: str) -> None:
+    shared = np.full((1, 2, 48), -1000.0, np.float32)
+    arm, centres = get_arm("int8", window=2), shared
+    if kind == "offset":
+        arm, centres = with_key_offset(arm, offset_of(shared)), None
+    cache = PagedCache(ModelShape(1, 2, 2, 48), arm, NumpyBackend(), key_centres=centres)
+    room = 65504 - 1000 * np.sqrt(48)
+    with pytest.raises(ValueRangeError, match="less 6928 that are taken off"):
+        cache.append(0, _edge(1, room * 1.001), _edge(1, 1.0))
+    for _ in range(3):
+        cache.append(0, _edge(8, room * (1 - 2.0**-10)), _edge(8, 1.0))
+    keys, _ = cache.decode(0)
+    assert np.allclose(keys, _edge(24, room), rtol=0.02)
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,22 @@ class StoresHalfOfIt(TurboKeys):
                 pages.layout.view(pages.pool, page, head, "key_codes")[::2] = 0
 
 
+class WritesBehindThePage(HalfKeys):
+    """Bytes after the last page that it was given, which may belong to somebody else."""
+
+    def append(self, backend: Any, pages: Any, first: int, x: Any) -> None:
+        super().append(backend, pages, first, x)
+        end = (int(pages.table[-1]) + 1) * pages.layout.page_bytes
+        pages.pool[end : end + 16] = 0
+
+
+class ComesBackShort(HalfValues):
+    """Promises nothing about bias, and has no rate to vary: two thirds of each vector come back."""
+
+    def decode(self, pages: Pages, n_tokens: int, head_dim: int) -> Any:
+        return super().decode(pages, n_tokens, head_dim) * np.float32(2 / 3)
+
+
 class DriftsWithTime(HalfKeys):
     calls = 0
 
@@ -147,6 +163,8 @@ FAULTS: list[tuple[Any, checks.Check]] = [
     (CountsTooFewBits(), checklist.check_declared_bytes_are_the_real_ones),
     (DeclaresTooMuch(), checklist.check_declared_bytes_are_the_real_ones),
     (WritesElsewhere(), checklist.check_declared_bytes_are_the_real_ones),
+    (WritesBehindThePage(), checklist.check_declared_bytes_are_the_real_ones),
+    (ComesBackShort(), checklist_bias.check_gain),
     (StoresHalfOfIt(), checklist.check_distortion_falls_with_bits),
     (DriftsWithTime(), checklist.check_deterministic),
     (AbsoluteEpsilon(), checklist.check_scale_equivariance),

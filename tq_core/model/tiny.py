@@ -24,8 +24,8 @@ from tq_core.codecs.arms import get_arm
 from tq_core.errors import ModelFileError, check
 from tq_core.kernels.backend import Backend, get_backend
 from tq_core.math.lanes import exp_f32, lane_sum
-from tq_core.model import tiny_task
 from tq_core.math.rotary import Rotary
+from tq_core.model import tiny_task
 from tq_core.model.interface import CacheLike, check_tokens, step_of
 from tq_core.model.rope import RopeTable
 from tq_core.shapes import ModelShape

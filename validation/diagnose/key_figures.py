@@ -51,8 +51,7 @@ def rotated(x: F64) -> F64:
     if is_head_dim(d):
         turned = StructuredRotation(d, SEED).forward((x / largest).astype(np.float32))
         return np.asarray(turned, np.float64) * largest
-    turned = x @ haar_rotation(d, SEED).T
-    return np.asarray(turned, np.float64)
+    return np.asarray(x @ haar_rotation(d, SEED).T, np.float64)
 
 
 def mean_share(x: F64) -> float | None:
@@ -78,7 +77,12 @@ def channels(x: F64) -> dict[str, Any]:
     energy = (x**2).mean(axis=0)
     living = energy[energy > 0]
     if not len(living):
-        return {"peak_channel_energy": None, "outlier_channels": [], "outlier_share": None, "dead_channels": x.shape[1]}
+        return {
+            "peak_channel_energy": None,
+            "outlier_channels": [],
+            "outlier_share": None,
+            "dead_channels": x.shape[1],
+        }
     usual = float(np.median(np.sqrt(living)))
     found = np.flatnonzero(np.sqrt(energy) > OUTLIER_CHANNEL.value * usual)
     return {

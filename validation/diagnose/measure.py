@@ -114,8 +114,11 @@ def diagnosis(vectors: Vectors, progress: Progress = _quiet) -> dict[str, Any]:
             "rotary_known": all(r is not None for r in vectors.rotary),
         },
         "head_size": head_size(head_dim),
-        "trial": {"bits_all_in": trial_bits, "not_tried": obstacle, "kind": "relative" if vectors.queries is None else "logit"},
+        "trial": {
+            "bits_all_in": trial_bits,
+            "not_tried": obstacle,
+            "kind": "relative" if vectors.queries is None else "logit",
+        },
         "summary": summarise(rows),
         "heads": rows,
     }
-

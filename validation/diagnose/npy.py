@@ -6,12 +6,14 @@ bfloat16 only when the caller says so.
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from tq_core.errors import DTypeError, ShapeError, ValueRangeError, check
+from tq_core.errors import DTypeError, ShapeError, TqError, ValueRangeError, check
 
 F32 = npt.NDArray[np.float32]
 MAX_ELEMENTS = 1 << 28  # 1 GiB as float32
@@ -20,19 +22,23 @@ LEAST_TOKENS = 32
 AXES = "(n_tokens, n_heads, head_dim) or (n_layers, n_tokens, n_heads, head_dim)"
 
 
-def _header(file: object, label: str) -> tuple[tuple[int, ...], bool, np.dtype]:
+def _header(file: BinaryIO, label: str) -> tuple[tuple[int, ...], bool, np.dtype]:
     """Shape, column order and type. Nothing of the data is read, and nothing is unpickled."""
     formats = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,
     }
     try:
-        version = np.lib.format.read_magic(file)
-        check(version in formats, label, "version 1.0 or 2.0 of the .npy format", version, ValueRangeError)
-        shape, fortran, dtype = formats[version](file, max_header_size=MAX_HEADER)  # type: ignore[arg-type]
-    except (ValueError, SyntaxError, EOFError, TypeError, OverflowError, RecursionError, MemoryError) as error:
-        if isinstance(error, ValueRangeError):
-            raise
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about headers that Python 2 wrote
+            version = np.lib.format.read_magic(file)
+            check(
+                version in formats, label, "version 1.0 or 2.0 of the .npy format", version, ValueRangeError
+            )
+            shape, fortran, dtype = formats[version](file, max_header_size=MAX_HEADER)  # type: ignore[arg-type]
+    except (OSError, TqError):
+        raise
+    except Exception as error:  # the header is read as Python source, whose parsers raise much
         reason = " ".join(str(error).split())[:120]
         raise ValueRangeError(f"{label}: expected a readable .npy header, got: {reason}") from error
     return shape, fortran, dtype
@@ -42,7 +48,7 @@ def _widened(raw: np.ndarray, bfloat16: bool, label: str) -> F32:
     two_bytes = raw.dtype.itemsize == 2 and raw.dtype.kind in "uV"
     if bfloat16:
         check(two_bytes, label, "two-byte words to be read as bfloat16", raw.dtype, DTypeError)
-        words = raw.view(raw.dtype.newbyteorder("<") if raw.dtype.kind == "u" else "<u2")
+        words = raw if raw.dtype.kind == "u" else raw.view("<u2")
         return (words.astype(np.uint32) << 16).view(np.float32)
     hint = "; if these are bfloat16 words, say so with --bfloat16" if two_bytes else ""
     want = "float16, float32 or float64"
@@ -61,7 +67,9 @@ def read_npy(path: Path, label: str, bfloat16: bool = False) -> F32:
     try:
         with path.open("rb") as file:
             shape, fortran, dtype = _header(file, label)
-            check(not dtype.hasobject and dtype.fields is None, label, "an array of numbers", dtype, DTypeError)
+            check(
+                not dtype.hasobject and dtype.fields is None, label, "an array of numbers", dtype, DTypeError
+            )
             check(len(shape) in (3, 4), label, f"shape {AXES}", shape, ShapeError)
             check(min(shape) > 0, label, f"shape {AXES}, nothing empty", shape, ShapeError)
             count = 1
@@ -83,7 +91,9 @@ def read_npy(path: Path, label: str, bfloat16: bool = False) -> F32:
         layer, token, head, channel = (int(i) for i in np.argwhere(~finite)[0])
         where = f"{array[layer, token, head, channel]} at layer {layer}, token {token}, head {head}, channel {channel}"
         count = int((~finite).sum())
-        raise ValueRangeError(f"{label}: expected finite numbers within float32, got {where} ({count:,} in all)")
+        raise ValueRangeError(
+            f"{label}: expected finite numbers within float32, got {where} ({count:,} in all)"
+        )
     check_axes(array, label)
     return array
 

@@ -90,7 +90,9 @@ def offsets(label: str, keys: F32, rotary: Rotary | None) -> F32 | None:
     return rotary.rotate(rotary.rotate(keys, positions, inverse=True).mean(axis=0, keepdims=True), positions)
 
 
-def try_layer(keys: F32, values: F32 | None, queries: F32 | None, rotary: Rotary | None) -> list[dict[str, Any]]:
+def try_layer(
+    keys: F32, values: F32 | None, queries: F32 | None, rotary: Rotary | None
+) -> list[dict[str, Any]]:
     """Per KV head: errors per arm, with the first four keys stored too or kept; relative squared error of rotated values.
 
     keys, values (n_tokens, n_kv_heads, head_dim), queries (n_tokens, n_query_heads, head_dim); see ``can_store``.

@@ -110,7 +110,8 @@ class DecoderModel:
 
     def rotary_of(self, layer: int) -> Rotary:
         """The rotary embedding of a layer's queries and keys, for whoever has to undo it."""
-        return Rotary(self.config.theta(layer), self.config.rope_pairing)
+        pairing = "half" if self.config.rope_pairing == "half split" else self.config.rope_pairing
+        return Rotary(self.config.theta(layer), pairing)
 
     @property
     def shape(self) -> ModelShape:

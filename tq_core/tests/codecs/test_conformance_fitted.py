@@ -13,6 +13,7 @@ from tq_core.codecs.checks import Check, yield_checks
 from tq_core.codecs.fit import fit_arm
 from tq_core.codecs.kvquant import KVQuantKeys
 from tq_core.codecs.offset import OffsetKeys, fit_offset, with_key_offset
+from tq_core.codecs.value_offset import fit_value_offset, with_value_offset
 from tq_core.errors import CodecError
 from tq_core.kernels.backend import NumpyBackend
 from tq_core.math.rotary import Rotary
@@ -41,13 +42,15 @@ ARMS = {
     "kvquant-half": fitted("kvquant", HALF),
     "quarot-offset": with_key_offset(get_arm("quarot"), fit_offset(VECTORS + 4)),
     "turbo-bias": with_key_offset(get_arm("structured-turbo"), fit_offset(VECTORS + 4, HALF), HALF),
+    "int8-values": with_value_offset(get_arm("int8"), fit_value_offset(VECTORS + 4)),
+    "turbo-values": with_value_offset(get_arm("structured-turbo"), fit_value_offset(VECTORS + 4)),
     "kivi-bias": with_key_offset(get_arm("kivi-control"), fit_offset(VECTORS + 4, Rotary()), Rotary()),
 }
 SIDES = [
     (name, side)
     for name in ARMS
     for side in ("key", "value")
-    if side == "key" or not name.endswith(("offset", "bias"))
+    if not name.endswith(("offset", "bias") if side == "value" else ("values",))
 ]
 CODECS = {f"{name}-{side}": getattr(ARMS[name], f"{side}_codec") for name, side in SIDES}
 CHECKED = [

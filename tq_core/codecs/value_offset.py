@@ -15,6 +15,7 @@ import numpy as np
 from tq_core.codecs.arm import Arm
 from tq_core.codecs.base import F32, CodecTags, Pages, Streams, ValueCodec
 from tq_core.codecs.calibration import Calibration, check_calibration, check_fit
+from tq_core.codecs.shift import without
 from tq_core.errors import CodecError, check
 from tq_core.kernels.backend import Backend
 
@@ -65,8 +66,7 @@ class OffsetValues:
         return self.inner.fixed_bytes(head_dim) + self.calibration.nbytes
 
     def append(self, backend: Backend, pages: Pages, first: int, x: F32) -> None:
-        offset = self.calibration.table("offset", pages)
-        self.inner.append(backend, pages, first, np.ascontiguousarray(x - offset))
+        self.inner.append(backend, pages, first, without(x, self.calibration.table("offset", pages)))
 
     def erase(self, pages: Pages, page: int, first: int, head_dim: int) -> None:
         self.inner.erase(pages, page, first, head_dim)

@@ -39,7 +39,7 @@ def cells(book: F64) -> tuple[F64, F64, float]:
     """Mean point (n, 2) and share (n,) of each point's cell under N(0, I), and the mean squared error per coordinate."""
     points, weights = _grid()
     distance, nearest = cKDTree(book).query(points)
-    share = np.bincount(nearest, weights, len(book))
+    share: F64 = np.bincount(nearest, weights, len(book)).astype(np.float64)
     sums = np.stack([np.bincount(nearest, weights * points[:, i], len(book)) for i in (0, 1)], axis=1)
     means = np.where(share[:, None] > 0, sums / np.maximum(share, 1e-300)[:, None], book)
     return means, share, float((weights * distance**2).sum() / 2)

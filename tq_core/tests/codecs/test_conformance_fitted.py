@@ -42,8 +42,8 @@ ARMS = {
     "kvquant-half": fitted("kvquant", HALF),
     "quarot-offset": with_key_offset(get_arm("quarot"), fit_offset(VECTORS + 4)),
     "turbo-bias": with_key_offset(get_arm("structured-turbo"), fit_offset(VECTORS + 4, HALF), HALF),
-    "int8-values": with_value_offset(get_arm("int8"), fit_value_offset(VECTORS + 4)),
-    "turbo-values": with_value_offset(get_arm("structured-turbo"), fit_value_offset(VECTORS + 4)),
+    "quarot-values": with_value_offset(get_arm("quarot"), fit_value_offset(VECTORS + 1)),
+    "turbo-values": with_value_offset(get_arm("structured-turbo"), fit_value_offset(VECTORS + 1)),
     "kivi-bias": with_key_offset(get_arm("kivi-control"), fit_offset(VECTORS + 4, Rotary()), Rotary()),
 }
 SIDES = [
@@ -85,7 +85,10 @@ def test_histories_longer_than_one_run(label: str) -> None:
     n = 5 * bench.codec.page_tokens
     pages, given = bench.store(bench.tokens(n)), bench.question(n)
     want, size = bench.exact(bench.decode(pages, n), given)
-    assert float((np.abs(bench.read(pages, n, given) - want) / size).max()) < 2e-5
+    rounded = (
+        getattr(getattr(bench.codec, "inner", None), "arithmetic", "") == "exact"
+    )  # weights of 16 bits, five pages
+    assert float((np.abs(bench.read(pages, n, given) - want) / size).max()) < (4e-5 if rounded else 2e-5)
 
 
 def test_the_identity_holds_the_digest() -> None:

@@ -1,4 +1,4 @@
-"""The `tq` command: plan, doctor, parity, validate, museum, bench. JSON goes to standard output alone, progress to standard error.
+"""The `tq` command: plan, diagnose, doctor, parity, validate, museum, bench. JSON goes to standard output alone, progress to standard error.
 
 Exit codes: 0 pass, 1 a check failed, 2 bad input, 3 incomplete (something was not exercised), 130 interrupted.
 """
@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from tq_core.errors import ModelUnavailable, TqError, ValueRangeError, check
 from validation.bench import command as bench
 from validation.budget import command as budget
+from validation.diagnose import command as diagnose
 from validation.museum import command as museum
 
 PASS, FAILED, BAD_INPUT, INCOMPLETE, INTERRUPTED = 0, 1, 2, 3, 130
@@ -62,6 +63,7 @@ def _parser() -> _Parser:
     bench.add_parser(commands)
     budget.add_parser(commands)
     museum.add_parser(commands)
+    diagnose.add_parser(commands)
     doctor = commands.add_parser("doctor", help="what runs on this machine, and what is missing")
     parity = commands.add_parser("parity", help="every kernel on every backend: the same bits")
     parity.add_argument(
@@ -120,10 +122,10 @@ def _emit(data: dict[str, Any], as_json: bool, text: str) -> None:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    from validation.doctor import as_text, diagnose
+    from validation import doctor
 
-    found = diagnose()
-    _emit(found, options.json, as_text(found))
+    found = doctor.diagnose()
+    _emit(found, options.json, doctor.as_text(found))
     return CODES[found["status"]]
 
 
@@ -234,6 +236,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return budget.run(options)
         if options.command == "museum":
             return museum.run(options, Progress(options.quiet))
+        if options.command == "diagnose":
+            return diagnose.run(options, Progress(options.quiet))
         if options.command == "doctor":
             return _doctor(options)
         return _parity(options, given) if options.command == "parity" else _validate(options, given)

@@ -23,7 +23,7 @@ VERSION = 1
 # Numbers in stored pages: an entry is never changed or reused. 0 is left out, so that a zeroed page names no codec.
 CODEC_IDS = {"fp16": 1, "structured-turboquant": 2, "kivi": 3, "pair-turboquant": 4, "shaped-turboquant": 5}
 CODEC_IDS |= {"int8": 32, "q8_0": 33, "q4_0": 34, "fp8": 35, "flexgen": 36, "quarot": 37, "spinquant": 38}
-CODEC_IDS |= {"qserve": 39, "kvquant": 40, "offset": 41}
+CODEC_IDS |= {"qserve": 39, "kvquant": 40, "offset": 41, "value-offset": 42}
 # Methods that rotate or sketch.
 CODEC_IDS |= {
     "structured-turboquant-two-rounds": 64, "turboquant-mse": 65, "turboquant-prod": 66, "eden": 67, "eden-exact": 68,
@@ -34,6 +34,8 @@ CODEC_IDS |= {
     "turboquant-mse-tiles": 75, "turboquant-prod-tiles": 76, "rabitq-tiles": 77, "qjl-tiles": 78, "polarquant-lanes": 79,
     "drive": 80,
 }  # fmt: skip
+# Options of the rotating methods.
+CODEC_IDS |= {"sidecar": 96, "lognorm": 97, "plane": 98}
 _NAMES = {number: name for name, number in CODEC_IDS.items()}
 
 

@@ -13,6 +13,7 @@ from tq_core.codecs.affine_arms import AFFINE_ARMS, NEEDS_CALIBRATION
 from tq_core.codecs.arm import WINDOW, Arm, one_of
 from tq_core.codecs.fp16 import HalfKeys, HalfValues
 from tq_core.codecs.kivi import KIVI_BITS, KIVI_GROUPS, KiviKeys, KiviValues
+from tq_core.codecs.option_arms import OPTION_ARMS
 from tq_core.codecs.registry import Registry
 from tq_core.codecs.rotation_arms import ROTATION_ARMS
 from tq_core.codecs.shaped_arm import best_turbo
@@ -38,7 +39,12 @@ _ARMS.register("fp16", _fp16)
 for _name, _factory in TURBO_ARMS.items():
     _ARMS.register(_name, _factory)
 _ARMS.register("kivi-control", _kivi_control)
-for _name, _factory in (*AFFINE_ARMS.items(), *ROTATION_ARMS.items(), ("best-turbo", best_turbo)):
+for _name, _factory in (
+    *AFFINE_ARMS.items(),
+    *ROTATION_ARMS.items(),
+    *OPTION_ARMS.items(),
+    ("best-turbo", best_turbo),
+):
     _ARMS.register(_name, _factory)
 _ARMS.freeze()
 

@@ -32,7 +32,7 @@ from tq_core.codecs.checklist import (
     check_zero_tokens,
 )
 from tq_core.codecs.checklist_bias import check_gain, check_unbiased_scores
-from tq_core.codecs.checklist_extremes import check_extreme_tokens
+from tq_core.codecs.checklist_extremes import check_degenerate_groups, check_extreme_tokens
 from tq_core.kernels.backend import Backend, get_backend
 
 Check = Callable[[Bench], None]
@@ -40,7 +40,8 @@ Check = Callable[[Bench], None]
 ALWAYS: tuple[Check, ...] = (
     check_shapes_and_dtypes, check_deterministic, check_inputs_not_modified, check_batch_append_equals_single_appends,
     check_erase, check_prefix, check_read_equals_decode, check_touches_only_its_columns,
-    check_constant_tokens, check_extreme_tokens, check_gain, check_declared_bytes_are_the_real_ones, check_page_round_trip, check_identity_names_every_field,
+    check_constant_tokens, check_extreme_tokens, check_gain, check_degenerate_groups,
+    check_declared_bytes_are_the_real_ones, check_page_round_trip, check_identity_names_every_field,
     check_refuses_other_head_sizes,
 )  # fmt: skip
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from tq_core.codecs.aither import MODES, VERSIONS, AitherKeys, AitherValues
 from tq_core.codecs.arm import WINDOW, Arm, one_of
 from tq_core.codecs.eden import EDEN_RULES, DriveKeys, DriveValues
+from tq_core.codecs.fp8 import Fp8Keys
 from tq_core.codecs.kivi import KIVI_BITS, KiviValues
 from tq_core.codecs.polarquant import PolarKeys, PolarValues
 from tq_core.codecs.qjl import OUTLIERS, RATIOS, QjlKeys
@@ -20,7 +21,7 @@ from tq_core.codecs.turboquant import TurboValues
 from tq_core.codecs.turboquant_mse import MSE_BITS, MseKeys, MseValues
 from tq_core.codecs.turboquant_prod import CODE_BITS, ProdKeys
 from tq_core.codecs.turbovec import TABLE_BITS, TurboVecKeys, TurboVecValues
-from tq_core.codecs.vllm_turbo import PRESETS, VllmTurboKeys, VllmTurboValues
+from tq_core.codecs.vllm_turbo import FP8_BITS, PRESETS, VllmTurboKeys, VllmTurboValues
 from tq_core.math.books import RATES
 from tq_core.math.maps import ROTATIONS
 from tq_core.math.prng import check_seed
@@ -152,7 +153,8 @@ def _turbovec(
 
 def _vllm_turboquant(preset: str = "4bit_nc", window: int = WINDOW, sinks: int = 0) -> Arm:
     key_bits, value_bits = PRESETS[one_of("preset", preset, tuple(PRESETS))]
-    return Arm("vllm-turboquant", VllmTurboKeys(key_bits), VllmTurboValues(value_bits), window, sinks)
+    keys = Fp8Keys() if key_bits == FP8_BITS else VllmTurboKeys(key_bits)
+    return Arm("vllm-turboquant", keys, VllmTurboValues(value_bits), window, sinks)
 
 
 def _aither_hybrid(

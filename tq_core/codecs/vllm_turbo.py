@@ -2,7 +2,7 @@
 
 Keys: H x / ||x|| without random signs, Lloyd-Max codes for N(0, 1/d), and "norm correction", which rescales the decoded
 vector to length ||x||: the matched scale, folded into the stored float16 here. Values: one uniform grid per token,
-code = floor((v - min) / step + 1/2) with float16 step and minimum. Bytes of a slot at d = 128: 134 for 4bit_nc, 118 for
+code = floor((v - min) / step + 1/2) with float16 step and minimum. Bytes of a slot at d = 128: 196 for k8v4, 134 for 4bit_nc, 118 for
 k3v4_nc, 102 for 3bit_nc. The presets leave the first and last two layers alone, which an arm cannot say.
 
 Signs do not matter for a symmetric book, but without them a constant vector becomes one spike, which the book clips:
@@ -24,7 +24,9 @@ from tq_core.math.bitpack import pack_bits, packed_bytes, unpack_bits
 from tq_core.math.maps import Constant, Identity, LinearMap
 
 VLLM_BITS = (3, 4)
-PRESETS = {"4bit_nc": (4, 4), "k3v4_nc": (3, 4), "3bit_nc": (3, 3)}  # bits of keys and values
+FP8_BITS = 8
+# Bits of keys and values. The keys of k8v4 are e4m3 floats under scale 1 (fp8.py), neither rotated nor normed.
+PRESETS = {"k8v4": (FP8_BITS, 4), "4bit_nc": (4, 4), "k3v4_nc": (3, 4), "3bit_nc": (3, 3)}
 SMALLEST_STEP = 1e-8
 
 

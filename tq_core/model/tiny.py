@@ -24,6 +24,7 @@ from tq_core.codecs.arms import get_arm
 from tq_core.errors import ModelFileError, check
 from tq_core.kernels.backend import Backend, get_backend
 from tq_core.math.lanes import exp_f32, lane_sum
+from tq_core.math.rotary import Rotary
 from tq_core.model import tiny_task
 from tq_core.model.interface import CacheLike, check_tokens, step_of
 from tq_core.model.rope import RopeTable
@@ -137,6 +138,10 @@ class TinyModel:
     backend: Backend = field(repr=False)
     config: TinyConfig = TINY
     name: str = "tiny"
+
+    def rotary_of(self, layer: int) -> Rotary:
+        """The rotary embedding of a layer's queries and keys, for whoever has to undo it."""
+        return Rotary(self.config.rope_theta, "half")
 
     @property
     def shape(self) -> ModelShape:

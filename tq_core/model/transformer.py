@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tq_core.math.rotary import Rotary
 from tq_core.model.architectures import read_config
 from tq_core.model.config import DecoderConfig
 from tq_core.model.gguf_file import GgufFile
@@ -106,6 +107,11 @@ class DecoderModel:
         thetas = {config.theta(layer) for layer in range(config.shape.n_layers)}
         ropes = {theta: RopeTable.build(positions, d, theta) for theta in thetas}
         return cls(name, config, weights, GgufTokenizer.from_gguf(file), file.digest, ropes)
+
+    def rotary_of(self, layer: int) -> Rotary:
+        """The rotary embedding of a layer's queries and keys, for whoever has to undo it."""
+        pairing = "half" if self.config.rope_pairing == "half split" else self.config.rope_pairing
+        return Rotary(self.config.theta(layer), pairing)
 
     @property
     def shape(self) -> ModelShape:

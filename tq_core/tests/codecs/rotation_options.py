@@ -21,7 +21,14 @@ ROTATION_OPTIONS: dict[str, list[dict[str, Any]]] = {
     "drive": [{}, {"key_norm": "min_mse", "value_norm": "unbiased"}],
     "rabitq": [{}, {"key_bits": 1, "value_bits": 4, "key_norm": "min_mse"}],
     "turbovec": [{}, {"key_bits": 2, "value_bits": 2}],
-    "vllm-turboquant": [{}, {"preset": "k3v4_nc"}],
+    "vllm-turboquant": [{}, {"preset": "k3v4_nc"}, {"preset": "k8v4"}],
+    "turbo-sidecar": [{}, {"key_bits": 4, "value_bits": 2, "outliers": 1, "key_norm": "unbiased"}],
+    "turbo-lognorm": [{}, {"key_bits": 2, "value_bits": 4, "key_norm": "paper"}],
+    "plane-turbo": [
+        {},
+        {"key_bits": 2.5, "value_bits": 4, "key_norm": "unbiased"},
+        {"key_bits": 2, "value_bits": 3},
+    ],
     "aither-hybrid": [
         {},
         {"mode": "tq25"},

@@ -16,6 +16,7 @@ from tq_core.codecs.kvquant_fit import fit_kvquant_keys, fit_kvquant_values
 from tq_core.codecs.offset import fit_offset, offset_of, with_key_offset
 from tq_core.codecs.qserve import QServeKeys, fit_smoothing
 from tq_core.codecs.spinquant import fit_spinquant
+from tq_core.codecs.value_offset import fit_value_offset
 from tq_core.errors import CodecError, DTypeError, ShapeError, TqError, ValueRangeError
 from tq_core.kernels.backend import NumpyBackend
 from tq_core.shapes import ModelShape
@@ -29,6 +30,7 @@ FITS: dict[str, tuple[Any, int]] = {
     "kvquant-keys": (lambda x: fit_kvquant_keys(x, None), 200),
     "kvquant-values": (fit_kvquant_values, 200),
     "offset": (fit_offset, 32),
+    "value-offset": (fit_value_offset, 32),
 }
 
 

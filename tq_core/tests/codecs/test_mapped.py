@@ -21,7 +21,7 @@ from tq_core.codecs.rotation_arms import ROTATION_ARMS
 from tq_core.codecs.turboquant_mse import MseKeys
 from tq_core.codecs.turboquant_prod import ProdKeys
 from tq_core.codecs.turbovec import TurboVecKeys
-from tq_core.codecs.vllm_turbo import PRESETS, VllmTurboKeys, VllmTurboValues
+from tq_core.codecs.vllm_turbo import PRESETS
 from tq_core.errors import CodecError, TqError, ValueRangeError
 from tq_core.kernels.backend import NumpyBackend
 from tq_core.shapes import ModelShape
@@ -53,11 +53,13 @@ def test_bits_per_channel_from_the_streams(codec: Any, want: float) -> None:
     assert bits_all_in(codec) == want
 
 
-@pytest.mark.parametrize("preset, slot", [("4bit_nc", 134), ("k3v4_nc", 118), ("3bit_nc", 102)])
+@pytest.mark.parametrize(
+    "preset, slot", [("k8v4", 196), ("4bit_nc", 134), ("k3v4_nc", 118), ("3bit_nc", 102)]
+)
 def test_slot_bytes_of_vllms_presets(preset: str, slot: int) -> None:
-    keys, values = PRESETS[preset]
-    both = (VllmTurboKeys(keys), VllmTurboValues(values))
-    assert sum(bits_all_in(c) * 128 / 8 for c in both) == slot
+    arm = get_arm("vllm-turboquant", preset=preset)
+    assert sum(bits_all_in(c) * 128 / 8 for c in (arm.key_codec, arm.value_codec)) == slot
+    assert (arm.key_codec.nominal_bits(128), arm.value_codec.nominal_bits(128)) == PRESETS[preset]
 
 
 def test_polarquant_needs_no_padding() -> None:

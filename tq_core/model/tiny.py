@@ -24,6 +24,7 @@ from tq_core.codecs.arms import get_arm
 from tq_core.errors import ModelFileError, check
 from tq_core.kernels.backend import Backend, get_backend
 from tq_core.math.lanes import exp_f32, lane_sum
+from tq_core.math.rotary import Rotary
 from tq_core.model import tiny_task
 from tq_core.model.interface import CacheLike, check_tokens, step_of
 from tq_core.model.rope import RopeTable
@@ -145,6 +146,11 @@ class TinyModel:
     @property
     def context_length(self) -> int:
         return self.config.context_length
+
+    @property
+    def rotary(self) -> Rotary:
+        """The embedding of queries and keys, for codecs that undo it."""
+        return Rotary(self.config.rope_theta, "half")
 
     @property
     def vocab_size(self) -> int:

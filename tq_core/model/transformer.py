@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tq_core.math.rotary import Rotary
 from tq_core.model.architectures import read_config
 from tq_core.model.config import DecoderConfig
 from tq_core.model.gguf_file import GgufFile
@@ -114,6 +115,13 @@ class DecoderModel:
     @property
     def context_length(self) -> int:
         return self.config.context_length
+
+    @property
+    def rotary(self) -> Rotary | None:
+        """The embedding of queries and keys, for codecs that undo it; None when layers have different ones."""
+        if len(self.ropes) != 1:
+            return None
+        return Rotary(*self.ropes, "adjacent" if self.config.rope_pairing == "adjacent" else "half")
 
     @property
     def vocab_size(self) -> int:

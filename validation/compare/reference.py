@@ -60,10 +60,12 @@ class Recorder:
 
     def captured(self) -> dict[int, Captured]:
         """What each layer was given, all calls joined."""
-        return {
-            layer: Captured(*map(np.concatenate, zip(*calls, strict=True)), self.options[layer])  # type: ignore[arg-type]
-            for layer, calls in self._calls.items()
-        }
+        return {layer: Captured(*_joined(calls), self.options[layer]) for layer, calls in self._calls.items()}
+
+
+def _joined(calls: list[Attended]) -> Attended:
+    queries, keys, values = (np.concatenate(part) for part in zip(*calls, strict=True))
+    return queries, keys, values
 
 
 class Tables:
@@ -109,13 +111,11 @@ def reference(
     key = reference_key(model, tokens, layers=layers)
     kept = store.load(key)
     if kept is not None:
-        captured = {
-            layer: Captured(
-                *(kept[f"{layer}_{side}"] for side in "qkv"),
-                {"sliding_window": int(kept[f"{layer}_window"])} if f"{layer}_window" in kept else {},
-            )
-            for layer in layers
-        }
+        captured = {}
+        for layer in layers:
+            window = kept.get(f"{layer}_window")
+            options = {} if window is None else {"sliding_window": int(window)}
+            captured[layer] = Captured(kept[f"{layer}_q"], kept[f"{layer}_k"], kept[f"{layer}_v"], options)
         return kept["logits"], captured
     recorder = Recorder(ExactCache(model.shape, len(tokens)), layers)
     logits = np.concatenate([part for _, part in forward_chunks(model, tokens, recorder, len(tokens))])

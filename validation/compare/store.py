@@ -77,7 +77,7 @@ class Store:
         """Keep arrays. Raises OSError when they cannot be written."""
         self.arrays.mkdir(parents=True, exist_ok=True)
         out = io.BytesIO()
-        np.savez(out, sha256=np.array(_digest(arrays)), **arrays)
+        np.savez(out, **{"sha256": np.array(_digest(arrays)), **arrays})  # type: ignore[arg-type]
         replace_file(self.arrays / f"{key}.npz", [out.getbuffer()])
 
 

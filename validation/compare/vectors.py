@@ -5,8 +5,6 @@ All arms see the same vectors, those of the uncompressed model, so that no arm i
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tq_core.codecs.arm import Arm

@@ -89,7 +89,7 @@ def _verdict(claim: Claim, measured: float | None) -> str:
         words.append(
             f"{kind}: agrees" if abs(ratio - 1) <= AGREE else f"{kind}: measured is {ratio:.2f} times that"
         )
-    return "; ".join(words) or "another quantity, shown beside it"
+    return "; ".join(words) or "no number to divide by: read side by side"
 
 
 def check_claims(

@@ -12,7 +12,7 @@ from typing import Any
 
 from tq_core.errors import ValueRangeError
 from tq_core.model.zoo import load_model, model_names
-from validation.compare.claims import check_claims, claim_lines
+from validation.compare.claims import KINDS, check_claims
 from validation.compare.plan import PRESETS, RATES, make_plan
 from validation.compare.report import write
 from validation.compare.result import make_result, table_rows, text_table
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         if options.json:
             print(json.dumps([c.as_dict() for c in checked], indent=1, allow_nan=False))
         else:
-            print(text_table(*claim_lines(checked)))
+            print("\n".join(claim_text([c.as_dict() for c in checked])))
         return PASS
     arms = options.arms.split(",") if options.arms else None
     plan = make_plan(options.model, arms, _rates(options.rates), **{n: getattr(options, n) for n in AMOUNTS})
@@ -102,15 +102,18 @@ def as_text(result: dict[str, Any]) -> str:
         text_table(*table_rows(result)),
     ]
     lines += [f"not measured: {x['label']}: {x['reason']}" for x in result["not_measured"]]
-    if result["claims"]:
-        columns = ["claim", "quantity", "paper", "project", "calculated", "measured here", "verdict"]
-        keys = ["subject", "quantity", "paper", "project", "calculated", "measured", "verdict"]
-        rows = [
-            [
-                "not run" if c[k] is None else f"{c[k]:.4g}" if isinstance(c[k], float) else c[k] or "-"
-                for k in keys
-            ]
-            for c in result["claims"]
-        ]
-        lines += ["", text_table(columns, rows)]
+    lines += ["", *claim_text(result["claims"])] if result["claims"] else []
     return "\n".join(lines)
+
+
+def claim_text(claims: Sequence[dict[str, Any]]) -> list[str]:
+    """Two lines for each claim: what it is about, and the numbers side by side."""
+    lines = []
+    for c in claims:
+        said = [f"{kind} {c[kind]}" for kind in KINDS if c[kind]]
+        got = "not run" if c["measured"] is None else f"{c['measured']:.4g}"
+        lines += [
+            f"{c['subject']}: {c['quantity']}",
+            f"    {' | '.join(said)} | measured {got} | {c['verdict']}",
+        ]
+    return lines

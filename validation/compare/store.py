@@ -66,7 +66,8 @@ class Store:
     def load(self, key: str) -> dict[str, np.ndarray] | None:
         """The arrays kept under this key, or None."""
         try:
-            with np.load(self.arrays / f"{key}.npz", allow_pickle=False) as file:
+            data = io.BytesIO((self.arrays / f"{key}.npz").read_bytes())
+            with np.load(data, allow_pickle=False) as file:
                 found = {name: file[name] for name in file.files}
         except (OSError, ValueError, KeyError, zipfile.BadZipFile):
             return None

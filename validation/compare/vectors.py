@@ -50,14 +50,17 @@ def _layer(shape: ModelShape, arm: Arm, flush: int, layer: int, c: Captured) -> 
     truth, estimate, coded = [], [], []
     read = as_half(c.keys)
     for end in np.linspace(n // 2, n, CHECKPOINTS, dtype=int):
-        packed = int(cache.packed(int(end)))
-        if packed < 2:
+        packed = arm.sinks + int(cache.packed(int(end)))
+        low = max(0, int(end) - (c.options.get("sliding_window") or int(end)))
+        if packed - max(low, arm.sinks) < 2:
             continue
         mixed = read[:end].copy()
-        mixed[arm.sinks : arm.sinks + packed] = keys[:packed]
-        truth.append(exact_scores(c.queries[end - 1], c.keys[:end]))
-        estimate.append(exact_scores(c.queries[end - 1], mixed))
-        coded.append(slice(arm.sinks, arm.sinks + packed))
+        mixed[arm.sinks : packed] = keys[: packed - arm.sinks]
+        truth.append(exact_scores(c.queries[end - 1], c.keys[low:end]))
+        estimate.append(exact_scores(c.queries[end - 1], mixed[low:]))
+        coded.append(slice(max(low, arm.sinks) - low, packed - low))
+    if not truth:
+        return None
     slope, variance = _regression(truth, estimate, coded)
     pairs = list(zip(truth, estimate, strict=True))
     taus = np.concatenate([rank_tau(t, e) for t, e in pairs])

@@ -121,7 +121,9 @@ class DecoderModel:
         """The embedding of queries and keys, for codecs that undo it; None when layers have different ones."""
         if len(self.ropes) != 1:
             return None
-        return Rotary(*self.ropes, "adjacent" if self.config.rope_pairing == "adjacent" else "half")
+        return Rotary(
+            next(iter(self.ropes)), "adjacent" if self.config.rope_pairing == "adjacent" else "half"
+        )
 
     @property
     def vocab_size(self) -> int:

@@ -16,7 +16,8 @@ from validation.compare.store import Store, key_of, source_digest
 PROBED_LAYERS = 6
 ROWS = 64  # positions of which a float64 table is made at a time
 _SOURCES = (
-    "tq_core/model/architectures.py", "tq_core/model/config.py", "tq_core/model/exact_cache.py", "tq_core/model/layers.py", "tq_core/model/rope.py", "tq_core/model/tiny.py",
+    "tq_core/model/architectures.py", "tq_core/model/config.py", "tq_core/model/exact_cache.py",
+    "tq_core/model/layers.py", "tq_core/model/rope.py", "tq_core/model/tiny.py",
     "tq_core/model/transformer.py", "validation/compare/reference.py",
 )  # fmt: skip
 Attended = tuple[np.ndarray, np.ndarray, np.ndarray]

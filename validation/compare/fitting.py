@@ -21,7 +21,7 @@ from validation.compare.reference import reference_key
 from validation.compare.store import Store, key_of, source_digest
 
 SIDES = ("key", "value")
-_SOURCES = ("validation/compare/fitting.py",)
+_SOURCES = ("tq_core/codecs/fit.py", "validation/compare/fitting.py")
 Progress = Callable[[str, int, int], None]
 
 
@@ -50,15 +50,15 @@ class Fitter:
         rotary = getattr(self.model, "rotary", None)
         key = key_of(
             fit=entry.name,
-            options=[[k, v] for k, v in entry.options],
+            options=[[k, v] for k, v in options.items()],
             text=reference_key(self.model, self.tokens),
             code=source_digest(*_SOURCES, *_fit_modules()),
         )
         kept = self.store.load(key)
         if kept is not None:
             return _rebuild(entry.name, kept, rotary, options)
-        _, keys, values = self.vectors
-        arm = fit.fit_arm(entry.name, keys, values, rotary, **options)
+        queries, keys, values = self.vectors
+        arm = fit.fit_arm(entry.name, keys, values, rotary, queries, **options)
         packed = _pack(arm)
         if _rebuild(entry.name, packed, rotary, options).digest == arm.digest:
             self.store.keep(key, packed)

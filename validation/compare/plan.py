@@ -77,14 +77,14 @@ class Entry:
 
 @lru_cache(maxsize=1)
 def _stand_in() -> np.ndarray:
-    """Keys of one layer on which a calibrated arm shows which options it takes."""
+    """Queries, keys and values of one layer on which a calibrated arm shows which options it takes."""
     return np.random.default_rng(1).standard_normal((1, 256, 1, 64)).astype(np.float32)
 
 
 def try_arm(name: str, **options: Any) -> Arm:
     """The arm, fitted on a stand-in when it must be fitted on something. Raises the errors of its factory."""
     if name in calibrated_arm_names():
-        return fit_arm(name, _stand_in(), _stand_in(), None, **options)
+        return fit_arm(name, _stand_in(), _stand_in(), None, _stand_in(), **options)
     return get_arm(name, **options)
 
 

@@ -1,4 +1,4 @@
-"""The `tq` command: plan, diagnose, doctor, parity, validate, museum, bench. JSON goes to standard output alone, progress to standard error.
+"""The `tq` command. JSON goes to standard output alone, progress to standard error.
 
 Exit codes: 0 pass, 1 a check failed, 2 bad input, 3 incomplete (something was not exercised), 130 interrupted.
 """
@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from tq_core.errors import ModelUnavailable, TqError, ValueRangeError, check
 from validation.bench import command as bench
 from validation.budget import command as budget
+from validation.compare import command as compare
 from validation.diagnose import command as diagnose
 from validation.museum import command as museum
 
@@ -64,6 +65,7 @@ def _parser() -> _Parser:
     budget.add_parser(commands)
     museum.add_parser(commands)
     diagnose.add_parser(commands)
+    compare.add_parser(commands)
     doctor = commands.add_parser("doctor", help="what runs on this machine, and what is missing")
     parity = commands.add_parser("parity", help="every kernel on every backend: the same bits")
     parity.add_argument(
@@ -134,7 +136,7 @@ def _parity(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     from validation.parity_report import NOT_ASKED, certify
     from validation.report import write_certificate
 
-    _check_out(options.out)
+    check_out(options.out)
     made = certify(options.backend, options.quick, Progress(options.quiet))
     status = made.status(options.strict)
     run = {"command": command_line(arguments), "finished": now(), "git": git_state(), "machine": machine()}
@@ -166,7 +168,7 @@ def _validate(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     from validation.plan import make_plan
     from validation.runner import run_plan
 
-    _check_out(options.out)
+    check_out(options.out)
     arm_options = {"key_bits": options.key_bits, "value_bits": options.value_bits, "window": options.window}
     arm_options |= {"sinks": options.sinks, "seed": options.rotation_seed}
     wanted = {"tokens": options.tokens, "length": options.length, "kl_budget": options.kl_budget}
@@ -213,7 +215,7 @@ def _validate(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     return CODES[record.status]
 
 
-def _check_out(out: Path | None) -> None:
+def check_out(out: Path | None) -> None:
     """Refuse a folder that cannot be one before anything is computed."""
     if out is None:
         return
@@ -238,6 +240,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return museum.run(options, Progress(options.quiet))
         if options.command == "diagnose":
             return diagnose.run(options, Progress(options.quiet))
+        if options.command == "compare":
+            return compare.run(options, given)
         if options.command == "doctor":
             return _doctor(options)
         return _parity(options, given) if options.command == "parity" else _validate(options, given)
@@ -248,7 +252,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"tq {options.command}: {' '.join(str(error).split())}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
-        print(f"tq {options.command}: interrupted, nothing was written", file=sys.stderr)
+        kept = "rows measured so far are kept, the same command goes on from there"
+        what = kept if options.command == "compare" else "nothing was written"
+        print(f"tq {options.command}: interrupted, {what}", file=sys.stderr)
         return INTERRUPTED
 
 

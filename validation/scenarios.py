@@ -97,31 +97,33 @@ def text_documents(model: LanguageModel, count: int, n_tokens: int, folder: Path
         f"{count} texts",
         ValueRangeError,
     )
-    documents = []
-    for entry in entries[:count]:
-        ids = model.tokenize(read_text(entry, folder))
-        check(
-            len(ids) >= n_tokens,
-            "length",
-            f"at most {len(ids)} tokens, the length of {entry['file']}",
-            n_tokens,
-            ValueRangeError,
-        )
-        documents.append(
-            Document(
-                name=Path(entry["file"]).stem,
-                style=entry["style"],
-                source=entry["source"],
-                licence=entry["licence"],
-                sha256=entry["sha256"],
-                tokens=np.asarray(ids[:n_tokens], np.int32),
-            )
-        )
-    return documents
+    return [text_document(model, entry, n_tokens, folder) for entry in entries[:count]]
 
 
-def episode_documents(count: int, n_tokens: int) -> list[Document]:
-    """Seeded retrieval episodes for the tiny model; their questions come last, far from most answers."""
+def text_document(
+    model: LanguageModel, entry: dict[str, str], n_tokens: int, folder: Path = TEXTS
+) -> Document:
+    """One text of the manifest, cut to ``n_tokens`` tokens. Raises ValueRangeError when it is shorter than that."""
+    ids = model.tokenize(read_text(entry, folder))
+    check(
+        len(ids) >= n_tokens,
+        "length",
+        f"at most {len(ids)} tokens, the length of {entry['file']}",
+        n_tokens,
+        ValueRangeError,
+    )
+    return Document(
+        name=Path(entry["file"]).stem,
+        style=entry["style"],
+        source=entry["source"],
+        licence=entry["licence"],
+        sha256=entry["sha256"],
+        tokens=np.asarray(ids[:n_tokens], np.int32),
+    )
+
+
+def episode_documents(count: int, n_tokens: int, first: int = 0) -> list[Document]:
+    """Seeded retrieval episodes ``first``, first + 1, ... for the tiny model; their questions come last, far from most answers."""
     check(count >= 1, "count", "at least one episode", count, ValueRangeError)
     least = 1 + STATEMENT_LENGTH * (1 + EPISODE_QUERIES)
     check(
@@ -133,7 +135,7 @@ def episode_documents(count: int, n_tokens: int) -> list[Document]:
     )
     bindings = min(EPISODE_BINDINGS, (n_tokens - 1) // STATEMENT_LENGTH - EPISODE_QUERIES)
     documents = []
-    for index in range(count):
+    for index in range(first, first + count):
         seed = EPISODE_SEED + index
         episode = make_episode(seed, n_tokens, bindings, EPISODE_QUERIES)
         rows = tuple(np.arange(q.position, q.position + ANSWER_LENGTH) for q in episode.queries)

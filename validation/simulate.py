@@ -116,6 +116,11 @@ class SimulatedCache:
             return np.zeros_like(n)
         return np.maximum(n - self.arm.sinks - self.arm.window, 0) // self.flush_tokens * self.flush_tokens
 
+    def coded(self, layer: int) -> tuple[F32, F32]:
+        """Keys and values of one layer's packed tokens as they are read, (n_tokens, n_kv_heads, head_dim)."""
+        state = self._layers[layer]
+        return state.coded_keys.rows, state.coded_values.rows
+
     def attend(
         self, layer: int, queries: F32, keys: F32, values: F32, sliding_window: int | None = None
     ) -> F32:

@@ -59,6 +59,11 @@ def calibrated_arm_names() -> tuple[str, ...]:
     return NEEDS_CALIBRATION
 
 
+def arm_options(name: str) -> dict[str, Any]:
+    """Names of the options that an arm takes, with their defaults. Raises CodecError for an unknown name."""
+    return {p.name: p.default for p in inspect.signature(_ARMS.get(name)).parameters.values()}
+
+
 def get_arm(name: str, **options: Any) -> Arm:
     """The arm called ``name`` with options such as key_bits, value_bits, window, sinks, seed.
 

@@ -152,6 +152,11 @@ class TinyModel:
         return self.config.context_length
 
     @property
+    def rotary(self) -> Rotary:
+        """The embedding of queries and keys, for codecs that undo it."""
+        return Rotary(self.config.rope_theta, "half")
+
+    @property
     def vocab_size(self) -> int:
         return self.config.vocab_size
 

@@ -122,6 +122,15 @@ class DecoderModel:
         return self.config.context_length
 
     @property
+    def rotary(self) -> Rotary | None:
+        """The embedding of queries and keys, for codecs that undo it; None when layers have different ones."""
+        if len(self.ropes) != 1:
+            return None
+        return Rotary(
+            next(iter(self.ropes)), "adjacent" if self.config.rope_pairing == "adjacent" else "half"
+        )
+
+    @property
     def vocab_size(self) -> int:
         return self.config.vocab_size
 

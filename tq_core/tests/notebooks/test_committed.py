@@ -25,6 +25,7 @@ WANTED = (
     "06_native_kernels",
     "07_wasm_kernels",
     "08_real_model",
+    "09_codec_family",
     "10_failure_museum",
     "12_validation_report",
 )
@@ -35,6 +36,7 @@ INTERACTIVE = (
     "03_one_layer_fixture",
     "04_pages_and_bits",
     "08_real_model",
+    "09_codec_family",
     "10_failure_museum",
 )
 

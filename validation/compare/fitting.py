@@ -1,0 +1,110 @@
+"""Arms of a plan, fitted once on the calibration text; what was fitted is kept, since some fits take a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tq_core.codecs import fit
+from tq_core.codecs.arm import Arm
+from tq_core.codecs.arms import arm_options, get_arm
+from tq_core.codecs.calibration import Calibration
+from tq_core.errors import TqError
+from tq_core.model.capture import capture_qkv
+from tq_core.model.interface import LanguageModel
+from validation.compare.plan import Entry, Plan
+from validation.compare.reference import reference_key
+from validation.compare.store import Store, key_of, source_digest
+
+SIDES = ("key", "value")
+_SOURCES = ("tq_core/codecs/fit.py", "validation/compare/fitting.py")
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass
+class Fitter:
+    """Makes the arms of a plan for a model; ``tokens`` is the calibration text as one sequence."""
+
+    model: LanguageModel
+    plan: Plan
+    tokens: np.ndarray
+    store: Store
+    failures: dict[Entry, str] = field(default_factory=dict)
+
+    @cached_property
+    def vectors(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Queries, keys and values of the calibration text, (n_layers, n_tokens, heads, head_dim) float32."""
+        captured = capture_qkv(self.model, self.tokens)
+        q, k, v = (np.stack([layer[side] for layer in captured]) for side in range(3))
+        return q, k, v
+
+    def arm(self, entry: Entry) -> Arm:
+        """The entry's arm under the plan's window and sinks. Raises the errors of its method."""
+        options = entry.options_with(self.plan.window, self.plan.sinks)
+        if not any(f"{side}_calibration" in arm_options(entry.name) for side in SIDES):
+            return get_arm(entry.name, **options)
+        rotary = getattr(self.model, "rotary", None)
+        key = key_of(
+            fit=entry.name,
+            options=[[k, v] for k, v in options.items()],
+            text=reference_key(self.model, self.tokens),
+            code=source_digest(*_SOURCES, *_fit_modules()),
+        )
+        kept = self.store.load(key)
+        if kept is not None:
+            return _rebuild(entry.name, kept, rotary, options)
+        queries, keys, values = self.vectors
+        arm = fit.fit_arm(entry.name, keys, values, rotary, queries, **options)
+        packed = _pack(arm)
+        if _rebuild(entry.name, packed, rotary, options).digest == arm.digest:
+            self.store.keep(key, packed)
+        return arm
+
+    def arms(self, progress: Progress | None = None) -> dict[Entry, Arm]:
+        """All entries that this model can have; the others are in ``failures`` with the reason."""
+        found: dict[Entry, Arm] = {}
+        for index, entry in enumerate(self.plan.entries):
+            try:
+                arm = self.arm(entry)
+                for codec in (arm.key_codec, arm.value_codec):
+                    codec.check(self.model.shape.head_dim)
+                found[entry] = arm
+            except TqError as error:
+                self.failures[entry] = " ".join(str(error).split())
+            if progress:
+                progress("fitted arms", index + 1, len(self.plan.entries))
+        return found
+
+
+def _fit_modules() -> Sequence[str]:
+    """Source files of every fit that ``fit_arm`` can call."""
+    modules = {str(v.__module__) for k, v in vars(fit).items() if k.startswith("fit_")}
+    return sorted(f"{m.replace('.', '/')}.py" for m in modules)
+
+
+def _pack(arm: Arm) -> dict[str, np.ndarray]:
+    out: dict[str, np.ndarray] = {"arm": np.array(arm.name)}
+    for side, codec in zip(SIDES, (arm.key_codec, arm.value_codec), strict=True):
+        calibration: Any = getattr(codec, "calibration", None)
+        if calibration is not None:
+            out[f"{side}/method"] = np.array(calibration.method)
+            out[f"{side}/head_dim"] = np.array(calibration.head_dim)
+            out |= {f"{side}/array/{name}": array for name, array in calibration.arrays.items()}
+    return out
+
+
+def _rebuild(name: str, kept: dict[str, np.ndarray], rotary: Any, options: dict[str, Any]) -> Arm:
+    """The arm with calibrations that were kept instead of fitted."""
+    made = {f"{side}_calibration": _unpack(kept, side) for side in SIDES if f"{side}/method" in kept}
+    embedding = {"rotary": rotary} if "rotary" in arm_options(name) else {}
+    return get_arm(name, **made, **embedding, **options)
+
+
+def _unpack(kept: dict[str, np.ndarray], side: str) -> Calibration:
+    prefix = f"{side}/array/"
+    arrays = {name.removeprefix(prefix): array for name, array in kept.items() if name.startswith(prefix)}
+    return Calibration(str(kept[f"{side}/method"]), int(kept[f"{side}/head_dim"]), arrays)

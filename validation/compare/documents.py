@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from tq_core.errors import ValueRangeError, check
 from tq_core.model.interface import LanguageModel
 from validation.scenarios import TEXTS, Document, episode_documents, text_document, text_entries
 
-# Every sixth text of the manifest is for fitting: styles alternate there, so the calibration text has several.
-CALIBRATION_EVERY = 6
+# Every second one of the manifest's first texts is for fitting and for choosing anything that was chosen by looking at
+# results, such as the parts of best-turbo; no score is ever made of them.
+CHOSEN_FROM, CALIBRATION_EVERY = 24, 2
 CALIBRATION_EPISODE = 10_000  # episodes of the tiny model's task that no evaluation reaches
 
 
 def split_entries(folder: Path = TEXTS) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
     """The manifest's entries to score and those to fit on, in reading order."""
     every = text_entries(folder)
-    last = CALIBRATION_EVERY - 1
-    return (
-        [e for i, e in enumerate(every) if i % CALIBRATION_EVERY != last],
-        [e for i, e in enumerate(every) if i % CALIBRATION_EVERY == last],
-    )
+    fitted = every[:CHOSEN_FROM:CALIBRATION_EVERY]
+    return [e for e in every if e not in fitted], fitted
 
 
 def read_documents(
@@ -49,8 +45,3 @@ def read_documents(
         [text_document(model, e, n_tokens, folder) for e in scored[:evaluation]],
         [text_document(model, e, n_tokens, folder) for e in fitted[:calibration]],
     )
-
-
-def calibration_tokens(model: LanguageModel, documents: list[Document]) -> np.ndarray:
-    """The texts one after the other as one sequence from position 0, as fits expect, as long as the context allows."""
-    return np.concatenate([d.tokens for d in documents])[: model.context_length]

@@ -23,24 +23,39 @@ from validation.compare.store import Store, key_of, source_digest
 SIDES = ("key", "value")
 _SOURCES = ("tq_core/codecs/fit.py", "validation/compare/fitting.py")
 Progress = Callable[[str, int, int], None]
+Vectors = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def _captured(model: LanguageModel, tokens: np.ndarray) -> Vectors:
+    layers = capture_qkv(model, tokens)
+    q, k, v = (np.stack([layer[side] for layer in layers]) for side in range(3))
+    return q, k, v
 
 
 @dataclass
 class Fitter:
-    """Makes the arms of a plan for a model; ``tokens`` is the calibration text as one sequence."""
+    """Makes the arms of a plan for a model from calibration texts (token ids), each read from position 0 as scored ones are.
+
+    Where a method undoes the rotary embedding it is given one sequence, since its positions must go on.
+    """
 
     model: LanguageModel
     plan: Plan
-    tokens: np.ndarray
+    texts: Sequence[np.ndarray]
     store: Store
     failures: dict[Entry, str] = field(default_factory=dict)
 
     @cached_property
-    def vectors(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Queries, keys and values of the calibration text, (n_layers, n_tokens, heads, head_dim) float32."""
-        captured = capture_qkv(self.model, self.tokens)
-        q, k, v = (np.stack([layer[side] for layer in captured]) for side in range(3))
+    def texts_apart(self) -> Vectors:
+        """Queries, keys and values, (n_layers, n_tokens, heads, head_dim) float32, of every text without its sinks."""
+        parts = [_captured(self.model, text) for text in self.texts]
+        q, k, v = (np.concatenate([p[i][:, self.plan.sinks :] for p in parts], axis=1) for i in range(3))
         return q, k, v
+
+    @cached_property
+    def one_sequence(self) -> Vectors:
+        """The same of all texts one after the other, as long as the model's context allows."""
+        return _captured(self.model, np.concatenate(self.texts)[: self.model.context_length])
 
     def arm(self, entry: Entry) -> Arm:
         """The entry's arm under the plan's window and sinks. Raises the errors of its method."""
@@ -51,13 +66,13 @@ class Fitter:
         key = key_of(
             fit=entry.name,
             options=[[k, v] for k, v in options.items()],
-            text=reference_key(self.model, self.tokens),
+            texts=[reference_key(self.model, text) for text in self.texts],
             code=source_digest(*_SOURCES, *_fit_modules()),
         )
         kept = self.store.load(key)
         if kept is not None:
             return _rebuild(entry.name, kept, rotary, options)
-        queries, keys, values = self.vectors
+        queries, keys, values = self.one_sequence if "rotary" in arm_options(entry.name) else self.texts_apart
         arm = fit.fit_arm(entry.name, keys, values, rotary, queries, **options)
         packed = _pack(arm)
         if _rebuild(entry.name, packed, rotary, options).digest == arm.digest:

@@ -49,7 +49,7 @@ class Preset:
 
 
 PRESETS = {"tiny": Preset(documents=20, tokens=192, calibration=2, window=16, sinks=4)}
-OTHER_MODELS = Preset(documents=20, tokens=512, calibration=4, window=32, sinks=4)
+OTHER_MODELS = Preset(documents=20, tokens=512, calibration=12, window=32, sinks=4)
 
 
 @dataclass(frozen=True)

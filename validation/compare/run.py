@@ -18,7 +18,7 @@ from tq_core.codecs.arm import Arm
 from tq_core.errors import TqError
 from tq_core.model.interface import LanguageModel
 from tq_core.shapes import ModelShape
-from validation.compare.documents import calibration_tokens, read_documents
+from validation.compare.documents import read_documents
 from validation.compare.fitting import Fitter
 from validation.compare.measure import SOURCES, measure
 from validation.compare.plan import Entry, Plan
@@ -105,7 +105,7 @@ def run(
     """
     store = store or Store()
     documents, calibration = read_documents(model, plan.documents, plan.calibration, plan.tokens)
-    fitter = Fitter(model, plan, calibration_tokens(model, calibration), store)
+    fitter = Fitter(model, plan, [d.tokens for d in calibration], store)
     out = Comparison(plan, model.shape, documents, calibration)
     out.arms = fitter.arms(progress)
     out.failures = dict(fitter.failures)

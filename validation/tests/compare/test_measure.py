@@ -6,7 +6,7 @@ import pytest
 from tq_core.codecs.arms import get_arm
 from tq_core.model.exact_cache import ExactCache
 from validation.attention_scores import rank_agreement
-from validation.compare.documents import CALIBRATION_EVERY, read_documents, split_entries
+from validation.compare.documents import CALIBRATION_EVERY, CHOSEN_FROM, read_documents, split_entries
 from validation.compare.measure import measure, token_scores
 from validation.compare.reference import Captured, Tables, probed_layers
 from validation.compare.vectors import rank_tau, relative_error, vector_scores
@@ -118,7 +118,7 @@ def test_relative_error_and_layers() -> None:
 
 def test_fitted_and_scored_texts_are_disjoint(tiny) -> None:
     scored, fitted = split_entries()
-    assert len(scored) >= 20 and len(fitted) == (len(scored) + len(fitted)) // CALIBRATION_EVERY
+    assert len(scored) == 36 and len(fitted) == CHOSEN_FROM // CALIBRATION_EVERY
     assert not {e["sha256"] for e in scored} & {e["sha256"] for e in fitted}
     a, b = read_documents(tiny, 3, 2, 100)
     assert not {d.sha256 for d in a} & {d.sha256 for d in b}

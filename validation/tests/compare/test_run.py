@@ -90,7 +90,8 @@ def test_fits_are_kept_and_give_the_same_arm(tiny, store, monkeypatch) -> None:
     def no_vectors(self):
         raise AssertionError("fitted again")
 
-    monkeypatch.setattr(fitting.Fitter, "vectors", property(no_vectors))
+    for name in ("texts_apart", "one_sequence"):
+        monkeypatch.setattr(fitting.Fitter, name, property(no_vectors))
     second = run(plan, tiny, store=store)
     assert [a.digest for a in first.arms.values()] == [a.digest for a in second.arms.values()]
     assert second.measured == 0

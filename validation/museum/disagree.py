@@ -13,9 +13,9 @@ import numpy as np
 
 from tq_core.codecs.arm import Arm
 from tq_core.codecs.arms import get_arm
-from tq_core.codecs.turboquant_mse import MseKeys, MseValues
 from tq_core.codecs.turboquant_prod import ProdKeys, ProdValues
 from validation.museum.exhibit import Exhibit
+from validation.museum.rows import RowKeys, RowValues
 from validation.museum.stops import rule
 from validation.museum.study import (
     WINDOW,
@@ -88,21 +88,21 @@ def _pair(keys: Any, values: Any) -> Any:
     return lambda layer: trial(layer, Arm("exhibit", keys, values, WINDOW, 0))
 
 
-_good, _mse = MseValues(4, rotation="structured"), partial(MseKeys, rotation="structured")
+_good, _mse = RowValues(4, rotation="structured"), partial(RowKeys, rotation="structured")
 
 EXHIBITS = (
     Exhibit(
         "A2", "Unbiased and loud, biased and quiet", "turboquant_plus 45, vLLM's configuration",
         "Keys at 3 bits by TurboQuant_prod: no bias in any score, and five times the variance, which softmax does not average.",
         "All three bits in the book.",
-        partial(fixture_layer, 2, n_tokens=80, gain=3.0), _pair(MseKeys(3), _good), _pair(ProdKeys(2), _good), rule("kl"), trial_readings,
+        partial(fixture_layer, 2, n_tokens=80, gain=3.0), _pair(RowKeys(3), _good), _pair(ProdKeys(2), _good), rule("kl"), trial_readings,
     ),
     Exhibit(
         "A3", "A sketch for values", "vLLM 38479",
         "One of two bits per value channel goes to a sign sketch, which a weighted sum has no use for.",
         "Both bits in the book.",
-        partial(fixture_layer, 2, n_tokens=80, gain=3.0), _pair(MseKeys(4, rotation="structured"), MseValues(2)),
-        _pair(MseKeys(4, rotation="structured"), ProdValues(1)), rule("kl"), trial_readings,
+        partial(fixture_layer, 2, n_tokens=80, gain=3.0), _pair(RowKeys(4, rotation="structured"), RowValues(2)),
+        _pair(RowKeys(4, rotation="structured"), ProdValues(1)), rule("kl"), trial_readings,
     ),
     Exhibit(
         "A10", "Bits where the keys are loud", "turboquant_plus, on why mean squared error fails",
@@ -128,7 +128,7 @@ EXHIBITS = (
         "M3", "A small divergence, another word", "turboquant-pytorch, its README; arXiv 2606.09864",
         "Two bits where next tokens are nearly tied: divergence is tiny, and many a best token is another one.",
         "Four bits keep nine best tokens in ten; both limits must hold.",
-        tied_layer, _pair(_mse(4), _good), _pair(_mse(2), MseValues(2, rotation="structured")), rule("top1"), trial_readings,
+        tied_layer, _pair(_mse(4), _good), _pair(_mse(2), RowValues(2, rotation="structured")), rule("top1"), trial_readings,
         "Here the divergence meets its limit a hundred times over.",
     ),
 )  # fmt: skip

@@ -17,11 +17,11 @@ from tq_core.codecs.arms import get_arm
 from tq_core.codecs.base import F32
 from tq_core.codecs.checklist import check_batch_append_equals_single_appends, check_deterministic
 from tq_core.codecs.mapped import Rows
-from tq_core.codecs.turboquant_mse import MseKeys
 from tq_core.errors import CacheFileError, IdentityMismatch
 from tq_core.kernels.backend import NumpyBackend
 from validation.museum.exhibit import Exhibit, always
 from validation.museum.maths import read_keys
+from validation.museum.rows import RowKeys
 from validation.museum.stops import conformance, refusal, rule
 from validation.museum.study import (
     SAVED_ARM,
@@ -145,7 +145,7 @@ def _written(forget: bool) -> Any:
     return made
 
 
-class DriftingKeys(MseKeys):
+class DriftingKeys(RowKeys):
     """Codes with a dither that depends on how often the codec was called before."""
 
     def encode(self, x: F32) -> Rows:
@@ -163,7 +163,7 @@ def _drifting(given: Layer) -> DriftingKeys:
     return DriftingKeys(4, rotation="structured")
 
 
-class CrowdKeys(MseKeys):
+class CrowdKeys(RowKeys):
     """A token's norm is summed pairwise alone and in channel order in a batch, as a library may choose to."""
 
     def encode(self, x: F32) -> Rows:
@@ -219,7 +219,7 @@ EXHIBITS = (
         "E9", "Another result at the same seed", "AmesianX TurboQuant 19",
         "A dither goes on from call to call, so the same tokens give other bytes.",
         "The same tokens give the same bytes, always.",
-        _plain, always(MseKeys(4, rotation="structured")), _drifting,
+        _plain, always(RowKeys(4, rotation="structured")), _drifting,
         conformance(check_deterministic), read_keys,
         "Quality hardly changes, so no quality metric will find it.",
     ),
@@ -227,7 +227,7 @@ EXHIBITS = (
         "E10", "Bytes that depend on the batch", "turbovec 206",
         "A sum runs in another order for a batch than for a single token, as threads and libraries do.",
         "Appended one by one or all at once: equal bytes.",
-        _plain, always(MseKeys(4, rotation="structured")), always(CrowdKeys(4, rotation="structured")),
+        _plain, always(RowKeys(4, rotation="structured")), always(CrowdKeys(4, rotation="structured")),
         conformance(check_batch_append_equals_single_appends), read_keys,
     ),
     Exhibit(

@@ -20,12 +20,13 @@ from tq_core.codecs.int8 import Int8Keys, Int8Values
 from tq_core.codecs.mapped import Rows, halves
 from tq_core.codecs.rows import Parts, half_bytes
 from tq_core.codecs.turboquant import TurboKeys
-from tq_core.codecs.turboquant_mse import MseKeys, MseValues
 from tq_core.codecs.turboquant_prod import ProdKeys
 from tq_core.kernels.backend import NumpyBackend
 from tq_core.math.bitpack import unpack_bits
+from tq_core.math.grids import Grid
 from tq_core.math.scalar import scalar_book
 from validation.museum.exhibit import Exhibit, Readings, always
+from validation.museum.rows import RowKeys, RowValues
 from validation.museum.stops import conformance
 from validation.museum.study import (
     WINDOW,
@@ -40,7 +41,7 @@ from validation.museum.study import (
 
 def with_keys(codec: Any, values: Any = None) -> Arm:
     """An arm around a codec under study; values are kept well enough to be no part of the story."""
-    return Arm("exhibit", codec, values or MseValues(4, rotation="structured"), WINDOW, 0)
+    return Arm("exhibit", codec, values or RowValues(4, rotation="structured"), WINDOW, 0)
 
 
 def read_keys(layer: Layer, codec: Any) -> Readings:
@@ -76,12 +77,12 @@ def read_values(layer: Layer, codec: Any) -> Readings:
 class DeadStageKeys(ProdKeys):
     """TurboQuant_prod whose residual stage is stored and never added."""
 
-    def coordinates(self, rows: Rows, head_dim: int) -> tuple[F32, ...]:
-        main, residual = super().coordinates(rows, head_dim)
-        return main, np.zeros_like(residual)
+    def grids(self, head_dim: int) -> tuple[Grid, ...]:
+        main, signs = super().grids(head_dim)
+        return main, Grid(signs.levels, np.float32(0))
 
 
-class SpreadKeys(MseKeys):
+class SpreadKeys(RowKeys):
     """Codes of TurboQuant_mse read with a book that belongs to another deviation."""
 
     def coordinates(self, rows: Rows, head_dim: int) -> tuple[F32, ...]:
@@ -139,8 +140,8 @@ EXHIBITS = (
         "A6", "A bias that independent vectors hide", "workglow libs 781",
         "S = 1 at 2 bits, found unbiased by a test whose pairs were independent, so that every product was near 0.",
         "The unbiased scale; the slope is measured on <x, x_hat>.",
-        _layer, always(MseKeys(2, rotation="structured", norm="unbiased")),
-        always(MseKeys(2, rotation="structured")), _unbiased, read_keys,
+        _layer, always(RowKeys(2, rotation="structured", norm="unbiased")),
+        always(RowKeys(2, rotation="structured")), _unbiased, read_keys,
         "Squared error prefers the biased scale: shrinking is what least squares does.",
     ),
     Exhibit(
@@ -156,7 +157,7 @@ EXHIBITS = (
         "A9", "Which error is normal", "turboquant-mlx 3",
         "Codes are read with a book of another deviation: a third of the norm is lost at 3 bits.",
         "sqrt(0.0345) = 0.186 of the norm at 3 bits is theory and no defect; the window around it is what is checked.",
-        _layer, always(MseKeys(3, rotation="structured")), always(SpreadKeys(3, rotation="structured")),
+        _layer, always(RowKeys(3, rotation="structured")), always(SpreadKeys(3, rotation="structured")),
         conformance(check_distortion_falls_with_bits), read_keys,
         "A factor common to all keys leaves cosine and ranking alone.",
     ),

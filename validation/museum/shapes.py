@@ -20,7 +20,6 @@ from tq_core.codecs.checklist import (
 from tq_core.codecs.checklist_bias import check_gain
 from tq_core.codecs.mapped import Rows
 from tq_core.codecs.turboquant import TurboKeys
-from tq_core.codecs.turboquant_mse import MseKeys
 from tq_core.errors import IdentityMismatch, TqError
 from tq_core.kernels.backend import Backend, NumpyBackend
 from tq_core.kernels.cases import Case, cases
@@ -31,6 +30,7 @@ from tq_core.math.prng import rademacher
 from tq_core.shapes import ModelShape
 from validation.museum.exhibit import Exhibit, always
 from validation.museum.maths import read_backend, read_keys, read_values
+from validation.museum.rows import RowKeys
 from validation.museum.stops import conformance, parity, refusal
 from validation.museum.study import Layer, fixture_layer, paged, saved_image
 
@@ -61,28 +61,28 @@ class CutPadding:
         return self._turn(y, False)
 
 
-class CutPaddingKeys(MseKeys):
+class CutPaddingKeys(RowKeys):
     """TurboQuant_mse under a rotation that is padded and cut."""
 
     def maps(self, head_dim: int) -> tuple[LinearMap, ...]:
         return (CutPadding(head_dim, self.seed, head_dim),)
 
 
-class OneRootKeys(MseKeys):
+class OneRootKeys(RowKeys):
     """TurboQuant_mse under blocks that are all divided by the root of the head's size."""
 
     def maps(self, head_dim: int) -> tuple[LinearMap, ...]:
         return (SplitBlocks((head_dim,), self.seed, own_size=False),)
 
 
-class SplitQueryKeys(MseKeys):
+class SplitQueryKeys(RowKeys):
     """Keys rotated in blocks of 64 channels, queries rotated as a whole."""
 
     def maps(self, head_dim: int) -> tuple[LinearMap, ...]:
         return (SplitBlocks((64,) * (head_dim // 64), self.seed),)
 
     def logits(self, queries: F32, rows: Rows) -> F32:
-        keys, whole = self.maps(queries.shape[-1])[0], MseKeys(self.bits, self.seed, "structured")
+        keys, whole = self.maps(queries.shape[-1])[0], RowKeys(self.bits, self.seed, "structured")
         return super().logits(keys.transpose(whole.maps(queries.shape[-1])[0].forward(queries)), rows)
 
 
@@ -115,7 +115,7 @@ class WrongHead(NumpyBackend):
         super().call(kernel, **arguments)
 
 
-class WideRowKeys(MseKeys):
+class WideRowKeys(RowKeys):
     """A kernel that writes whole blocks of 64 channels, past the end of a row of 96."""
 
     def append(self, backend: Backend, pages: Pages, first: int, x: F32) -> None:
@@ -184,14 +184,14 @@ EXHIBITS = (
         "B1", "80 channels padded to 128 and cut back", "vLLM 41413, 41414",
         "The transform runs over 128 channels, is normalised by sqrt(80) and cut back to 80.",
         "A Hadamard matrix of order 80 (Paley), H H^T = 80 I: no padding.",
-        partial(fixture_layer, n_tokens=65, shape=_80), always(MseKeys(3, rotation="structured")),
+        partial(fixture_layer, n_tokens=65, shape=_80), always(RowKeys(3, rotation="structured")),
         always(CutPaddingKeys(3, rotation="structured")), conformance(check_distortion_falls_with_bits, 80), read_keys,
     ),
     Exhibit(
         "B2", "Blocks of 64 and 32 under one root", "aither-kvcache 2.4.1, tq25 (repeated here)",
         "96 channels are transformed in blocks of 64 and 32, both divided by sqrt(96).",
         "Each block has the root of its own size, or one Hadamard matrix of order 96.",
-        partial(fixture_layer, n_tokens=65, shape=_96), always(MseKeys(3, rotation="structured")),
+        partial(fixture_layer, n_tokens=65, shape=_96), always(RowKeys(3, rotation="structured")),
         always(OneRootKeys(3, rotation="structured")), conformance(check_distortion_falls_with_bits, 96), read_keys,
         "There and back the blocks are 2/3 and 1/3 of what they were.",
     ),
@@ -206,7 +206,7 @@ EXHIBITS = (
         "B3", "Keys in groups of 64, queries in one piece", "llama-cpp-turboquant 13, 24",
         "192 channels: keys are rotated in three groups, queries over all channels.",
         "Queries and keys share one rotation.",
-        partial(fixture_layer, n_tokens=65, shape=_192), always(MseKeys(3, rotation="structured")),
+        partial(fixture_layer, n_tokens=65, shape=_192), always(RowKeys(3, rotation="structured")),
         always(SplitQueryKeys(3, rotation="structured")), conformance(check_read_equals_decode, 192), read_keys,
         "What is stored is as good as ever; only the logits are noise.",
     ),
@@ -227,7 +227,7 @@ EXHIBITS = (
         "B8", "Bytes behind the buffer", "turboquant-vllm 52",
         "A kernel for blocks of 64 channels writes 16 bytes past a stream of 96-channel rows.",
         "Exactly the declared bytes are written.",
-        partial(fixture_layer, n_tokens=65, shape=_96), always(MseKeys(2, rotation="structured")),
+        partial(fixture_layer, n_tokens=65, shape=_96), always(RowKeys(2, rotation="structured")),
         always(WideRowKeys(2, rotation="structured")), conformance(check_declared_bytes_are_the_real_ones, 96), read_keys,
         "The stray bytes fall where no metric looks: into padding, or into the next page.",
     ),

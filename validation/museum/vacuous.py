@@ -14,12 +14,12 @@ from tq_core.codecs.base import F32, Pages
 from tq_core.codecs.checklist import check_declared_bytes_are_the_real_ones
 from tq_core.codecs.fp16 import HalfKeys, HalfValues
 from tq_core.codecs.int8 import Int8Values
-from tq_core.codecs.turboquant_mse import MseKeys
 from tq_core.kernels.backend import Backend, NumpyBackend
 from validation.controls import arm_for
 from validation.findings import ArmFindings
 from validation.museum.exhibit import Exhibit, Outcome, Stop, always
 from validation.museum.maths import with_keys
+from validation.museum.rows import RowKeys
 from validation.museum.stops import conformance, rule
 from validation.museum.study import WINDOW, Layer, Trial, fixture_layer, gaussian_layer, trial, trial_readings
 from validation.parity_report import Certificate, ParityRow
@@ -95,7 +95,7 @@ def _certified(made: Certificate) -> Outcome:
 
 
 _plain = partial(fixture_layer, n_tokens=80)
-_VALUES: dict[int, Any] = {MseKeys.page_tokens: Int8Values(), HalfKeys.page_tokens: HalfValues()}
+_VALUES: dict[int, Any] = {RowKeys.page_tokens: Int8Values(), HalfKeys.page_tokens: HalfValues()}
 
 EXHIBITS = (
     Exhibit(
@@ -122,7 +122,7 @@ EXHIBITS = (
         "G4", "Quantized on paper", "veloxquant-mlx 132, kvpress 225, QuaRot 42",
         "Keys are rounded to a grid and stored as float16, reported as 3 bits.",
         "Nominal bits are those of the code stream.",
-        _plain, always(MseKeys(3, rotation="structured")), always(ReportedBits()),
+        _plain, always(RowKeys(3, rotation="structured")), always(ReportedBits()),
         conformance(check_declared_bytes_are_the_real_ones),
         lambda layer, keys: trial_readings(layer, trial(layer, with_keys(keys, _VALUES[keys.page_tokens]))),
     ),

@@ -14,13 +14,13 @@ from tq_core.codecs.checklist import check_read_equals_decode
 from tq_core.codecs.fp16 import HalfKeys, HalfValues
 from tq_core.codecs.int8 import Int8Keys
 from tq_core.codecs.mapped import Rows
-from tq_core.codecs.turboquant_mse import MseKeys, MseValues
 from tq_core.kernels.backend import Backend, NumpyBackend
 from tq_core.kernels.layout import PageLayout
 from tq_core.shapes import ModelShape
 from tq_core.show.attention import softmax
 from validation.museum.exhibit import Exhibit, always
 from validation.museum.maths import read_keys, read_values, with_keys
+from validation.museum.rows import RowKeys, RowValues
 from validation.museum.stops import conformance, rule
 from validation.museum.study import (
     Layer,
@@ -34,7 +34,7 @@ from validation.museum.study import (
 )
 
 
-class FewHeadsBack(MseValues):
+class FewHeadsBack(RowValues):
     """Sums that are rotated back for as many query heads as there are KV heads."""
 
     def weighted_sum(
@@ -48,7 +48,7 @@ class FewHeadsBack(MseValues):
         out[done:] += rotated[done:]
 
 
-class RawQueryKeys(MseKeys):
+class RawQueryKeys(RowKeys):
     """Rotated keys that meet a query which is not rotated."""
 
     def logits(self, queries: F32, rows: Rows) -> F32:
@@ -136,7 +136,7 @@ EXHIBITS = (
         "C1", "Rotated back for too few heads", "llama-cpp-turboquant 299",
         "The loop that undoes the rotation of the output runs over KV heads instead of query heads.",
         "All query heads come back; sums over codes equal sums over decoded values.",
-        _80, always(MseValues(3, rotation="structured")), always(FewHeadsBack(3, rotation="structured")),
+        _80, always(RowValues(3, rotation="structured")), always(FewHeadsBack(3, rotation="structured")),
         conformance(check_read_equals_decode, 80), read_values,
         "Values as stored are flawless; a quarter of the output is too.",
     ),
@@ -144,15 +144,15 @@ EXHIBITS = (
         "C3", "Grouped heads blamed for outlier keys", "llama-cpp-turboquant 54",
         "Keys with outlier channels at 3 bits under 7 query heads per KV head: the loss was put down to grouping.",
         "The same grouping with keys at 8 bits and the same values.",
-        _gqa, lambda layer: trial(layer, with_keys(Int8Keys(), MseValues(3, rotation="structured"))),
-        lambda layer: trial(layer, with_keys(MseKeys(3, rotation="structured"), MseValues(3, rotation="structured"))),
+        _gqa, lambda layer: trial(layer, with_keys(Int8Keys(), RowValues(3, rotation="structured"))),
+        lambda layer: trial(layer, with_keys(RowKeys(3, rotation="structured"), RowValues(3, rotation="structured"))),
         rule("kl"), trial_readings,
     ),
     Exhibit(
         "C4", "A raw query meets rotated keys", "atlas 133",
         "One path forgets to rotate the query: fluent text, no crash.",
         "Scores over codes equal scores over decoded keys.",
-        partial(fixture_layer, n_tokens=80), always(MseKeys(3, rotation="structured")),
+        partial(fixture_layer, n_tokens=80), always(RowKeys(3, rotation="structured")),
         always(RawQueryKeys(3, rotation="structured")), conformance(check_read_equals_decode), read_keys,
     ),
     Exhibit(

@@ -112,6 +112,14 @@ def test_metrics_disagree(every: dict[str, Shown]) -> None:
     for name, (fooled, not_fooled) in expected.items():
         assert fooled <= set(every[name].blind()), (name, every[name].blind())
         assert not not_fooled & set(every[name].blind()), (name, every[name].blind())
+    for name in (
+        "A4",
+        "A8",
+        "B3",
+        "C4",
+        "C1",
+    ):  # the fault reaches what is read, not only what a decoder shows
+        assert every[name].right.kl != every[name].faulty.kl, name
     assert every["M1"].faulty.cosine > 0.99 and every["M1"].faulty.ppl_ratio < 1 < 50 * every["M1"].faulty.kl
     assert every["M3"].faulty.kl < 0.02 / 50 and every["M3"].faulty.top1 < 0.9
 

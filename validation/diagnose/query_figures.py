@@ -29,7 +29,10 @@ def probed(n_tokens: int) -> npt.NDArray[np.int64]:
 
 
 def attention(queries: F64, keys: F64, positions: npt.NDArray[np.int64]) -> F64:
-    """(n_positions, n_query_heads, n_tokens) causal attention of queries (n_positions, n_query_heads, head_dim)."""
+    """(n_positions, n_query_heads, n_tokens) causal attention of queries (n_positions, n_query_heads, head_dim).
+
+    Sliding windows of a model are not applied: up to their length they change nothing.
+    """
     logits = np.einsum("pgd,td->pgt", queries, keys, optimize=True) / np.sqrt(keys.shape[1])
     logits[np.broadcast_to(np.arange(len(keys)) > positions[:, None, None], logits.shape)] = -np.inf
     logits -= logits.max(axis=2, keepdims=True)

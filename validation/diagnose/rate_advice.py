@@ -173,6 +173,6 @@ def smoothing(data: dict[str, Any]) -> Finding:
     if bits is None:
         return Finding("smoothing", "unknown", "smoothing: needs queries to tell", (reason,))
     if reason.crossed:
-        text = "smooth keys against queries: channels where queries are large hold small keys; fit it on other text and compare"
+        text = "smooth keys against queries: channels where queries are large hold small keys; best-turbo fits such a basis on other text"
         return Finding("smoothing", "try", text, (reason,), True)
     return Finding("smoothing", "none", "no smoothing: it would save too little", (reason,))

@@ -72,7 +72,7 @@ RECENT_MASS = Threshold(
 )  # fmt: skip
 SMOOTHING_BITS = Threshold(
     "smoothing-bits", 0.5, "bits per channel", "prototype",
-    "worth nothing clear on SmolLM2; on Gemma-3 it halved the KL, as half a bit would",
+    "worth nothing clear on SmolLM2 (0.45 here); on Gemma-3 (0.59 here) it halved the KL, as half a bit would",
 )  # fmt: skip
 LOGIT_ERROR = Threshold(
     "logit-error", 0.25, "nats, attention-weighted root mean square", "prototype",

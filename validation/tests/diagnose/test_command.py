@@ -51,6 +51,7 @@ def test_tiny_as_json_text_and_figure(tmp_path, capsys):
             assert f"[{reason['origin']}: {reason['limit']}]" in text
 
 
+@pytest.mark.slow
 def test_files_with_everything_and_keys_alone(files, capsys):
     keys = files / "keys.npy"
     data = told(
@@ -69,6 +70,7 @@ def test_files_with_everything_and_keys_alone(files, capsys):
     )
 
 
+@pytest.mark.slow
 def test_degenerate_vectors_are_plain_json(files, capsys):
     keys = gauss(n=40)
     keys[0] = 0
@@ -80,6 +82,7 @@ def test_degenerate_vectors_are_plain_json(files, capsys):
     told(capsys, files / "zeros.npy", "--queries", files / "zeros.npy")
 
 
+@pytest.mark.slow
 def test_a_text_of_ones_own(files, capsys):
     (files / "mine.txt").write_text("set red to blue . " * 200)
     with_text = cli.main(
@@ -124,6 +127,7 @@ def test_bad_input_is_one_line_that_names_the_argument(arguments, names, files, 
     assert sorted(files.iterdir()) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["extra", "topic", "nan", "limit"])
 def test_the_schema_refuses_what_it_should(files, capsys, change):
     data = copy.deepcopy(told(capsys, files / "keys.npy"))

@@ -6,6 +6,8 @@ import pytest
 from tq_core.codecs.arms import get_arm
 from validation.tests.diagnose.planted import HALF, diagnosed, gauss
 
+pytestmark = pytest.mark.slow  # real codecs store every case
+
 
 def only_special(data, *topics):
     assert set(data["advice"]["special"]) == set(topics), data["advice"]["special"]

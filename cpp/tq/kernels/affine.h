@@ -27,8 +27,8 @@ TQ_INLINE void affine_book(uint8_t* book, uint32_t bits) {
 }
 
 // n float16 steps and minima to floats: the steps, and the middles of the codes' range.
-TQ_INLINE void read_affine_halves(const uint8_t* steps, const uint8_t* minima, uint32_t n, uint32_t bits, float* step,
-                                  float* middle) {
+TQ_KERNEL inline void read_affine_halves(const uint8_t* steps, const uint8_t* minima, uint32_t n, uint32_t bits, float* step,
+                                         float* middle) {
   const F32 centre = splat(0.5f * float((1u << bits) - 1));
   for (uint32_t i = 0; i < n; i += kLanes) {
     const F32 s = load_half_bytes(steps + 2 * i);
@@ -38,7 +38,7 @@ TQ_INLINE void read_affine_halves(const uint8_t* steps, const uint8_t* minima, u
 }
 
 // A query times the steps of one group of tokens, as integers, and what the middles add to every score.
-TQ_INLINE void prepare_affine(PreparedQuery& out, int h, int heads, const float* query, const float* step,
+TQ_KERNEL inline void prepare_affine(PreparedQuery& out, int h, int heads, const float* query, const float* step,
                               const float* middle, uint32_t d, float* unit, float* bias) {
   alignas(kRowBytes) float moved[kMaxHeadDim];
   F32 most = splat(0.0f), sum = splat(0.0f);
@@ -63,6 +63,26 @@ TQ_INLINE void prepare_affine(PreparedQuery& out, int h, int heads, const float*
   bias[h] = fold(sum);
 }
 
+// One run over a tile. This and the other steps are functions of their own, so that an engine has few values to keep in
+// registers at once: wasmer 1.1.0 gives wrong code for some that are large.
+template <int kBits, int kHeads>
+TQ_KERNEL inline void score_affine_run(float* total, const uint8_t* rows, ptrdiff_t ahead, uint32_t live, const Run& run,
+                                       const uint8_t* book, const QueryWords& words, const int32_t* totals) {
+  score_run<kBits, kHeads, false>(total, rows, ahead, live, run, book, kHalfLevel, words, totals);
+}
+
+// The sums of a tile's first `live` tokens as scores of one query head.
+TQ_KERNEL inline void finish_affine(const float* total, float unit, float bias, float scale, uint32_t live, float* scores) {
+  for (uint32_t t = 0; t < live; t += kLanes) {
+    const F32 out = (load(total + t) * splat(unit) + splat(bias)) * splat(scale);
+    if (live - t >= kLanes) {
+      store(scores + t, out);
+    } else {
+      store_n(scores + t, out, live - t);
+    }
+  }
+}
+
 // The first `count` slots of one page.
 template <int kBits, int kHeads>
 TQ_KERNEL inline void score_affine_page(const AffinePages& in, const uint8_t* base, const uint8_t* next, PreparedQuery& prepared,
@@ -82,15 +102,12 @@ TQ_KERNEL inline void score_affine_page(const AffinePages& in, const uint8_t* ba
     const uint32_t live = smaller(kTileTokens, count - slot);
     for (uint32_t i = 0; i < kHeads * kTileTokens; i += kLanes) store(total + i, splat(0.0f));
     for (uint32_t r = 0; r < prepared.n_runs; ++r) {
-      score_run<kBits, kHeads, false>(total, rows, next - base, live, prepared.runs[r], book, kHalfLevel, prepared.words,
+      score_affine_run<kBits, kHeads>(total, rows, next - base, live, prepared.runs[r], book, prepared.words,
                                       prepared.totals + r * kHeads);
       rows += prepared.runs[r].rows * kRowBytes;
     }
-    for (uint32_t t = 0; t < live; t += kLanes)
-      for (int h = 0; h < kHeads; ++h) {
-        const F32 out = (load(total + h * kTileTokens + t) * splat(unit[h]) + splat(bias[h])) * splat(in.scale);
-        store_n(scores + h * s + slot + t, out, live - t);
-      }
+    for (int h = 0; h < kHeads; ++h)
+      finish_affine(total + h * kTileTokens, unit[h], bias[h], in.scale, live, scores + h * s + slot);
   }
 }
 

@@ -37,8 +37,9 @@ def check_everything(cache: PagedCache, k: np.ndarray, v: np.ndarray, q: np.ndar
             axis=(1, 2)
         )
         assert error.max(initial=0) <= WORST[arm.name]
+    # Queries become integers of 16 bits: 2e-6 of the lengths that are multiplied here.
     np.testing.assert_allclose(
-        cache.scores(0, q), exact_scores(cache.shape, q, cache.decode(0)[0]), atol=1e-4
+        cache.scores(0, q), exact_scores(cache.shape, q, cache.decode(0)[0]), atol=2e-4
     )
     assert cache.ledger().total == sum(cache.buffers().values())
     check_headers(cache)

@@ -11,7 +11,6 @@ from tq_core.cache.paged_cache import PagedCache
 from tq_core.codecs.aither import AitherKeys
 from tq_core.codecs.arms import get_arm
 from tq_core.codecs.checkbench import Bench
-from tq_core.codecs.checklist import READ_TOLERANCE
 from tq_core.codecs.eden import EdenKeys, ExactEdenKeys
 from tq_core.codecs.mapped import MappedCodec
 from tq_core.codecs.polarquant import PolarKeys
@@ -24,6 +23,7 @@ from tq_core.codecs.turbovec import TurboVecKeys
 from tq_core.codecs.vllm_turbo import PRESETS
 from tq_core.errors import CodecError, TqError, ValueRangeError
 from tq_core.kernels.backend import NumpyBackend
+from tq_core.math.quantize import QUERY_MAX
 from tq_core.shapes import ModelShape
 from tq_core.tests.cache.worlds import exact_attention
 
@@ -74,8 +74,8 @@ def test_histories_longer_than_one_unpacked_run(label: str) -> None:
     n = bench.codec.page_tokens * 4 + 32
     stored, given = bench.store(bench.tokens(n)), bench.question(n)
     want, size = bench.exact(bench.decode(stored, n), given)
-    # Kernels round the query or the weights to 16-bit integers.
-    limit = bench.codec.tags.read_tolerance or (READ_TOLERANCE if bench.codec.tags.same_bits else 2e-5)
+    # Kernels round the query, or a page's weights, to integers up to QUERY_MAX.
+    limit = bench.codec.tags.read_tolerance or (2 / QUERY_MAX if bench.codec.tags.same_bits else 2e-5)
     assert float((np.abs(bench.read(stored, n, given) - want) / size).max()) < limit
 
 

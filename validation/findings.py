@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tq_core.cache.paged_cache import PagedCache
 from tq_core.codecs.arms import Arm, get_arm
+from tq_core.codecs.calibration import Calibration
 from tq_core.kernels.backend import Backend
 from tq_core.model.exact_cache import ExactCache
 from tq_core.model.interface import LanguageModel
@@ -17,6 +19,7 @@ from validation.attention_scores import AttentionScores
 from validation.buffers import held_bytes
 from validation.controls import NO_OP, PLANTED_BAD, arm_for
 from validation.evaluate import DocumentResult, LayerRecorder, probe_attention, read_document
+from validation.fitted import arm_on
 from validation.logit_scores import TokenScores
 from validation.metrics import answers_right
 from validation.parity_report import Certificate
@@ -86,8 +89,9 @@ def collect(
     progress: Progress | None = None,
 ) -> Findings:
     """Read every document with the reference, the arms and (the first ones) the controls."""
-    arms = plan.arms()
-    reference_arm, bad = get_arm("fp16"), arm_for(PLANTED_BAD)
+    arms = plan.arms(partial(arm_on, model, documents))
+    # Sinks lie in pages of their own: with as many, the reference adds in the same order while nothing is coded.
+    reference_arm, bad = get_arm("fp16", sinks=arms[plan.arm].sinks), arm_for(PLANTED_BAD)
     layers = probed_layers(model.shape.n_layers)
     found = Findings(
         plan,
@@ -165,7 +169,7 @@ def _take(found: Findings, document: Document, result: DocumentResult) -> None:
 def _account(arm: ArmFindings, cache: PagedCache) -> None:
     """Keep the ledger of the largest document and compare it with the buffers that the cache really holds."""
     ledger = cache.ledger().as_dict()
-    held = held_bytes(cache, skip=lambda item: item is cache.backend)
+    held = held_bytes(cache, skip=lambda item: item is cache.backend or isinstance(item, Calibration))
     named = ledger["total"] - ledger["scratch"] - ledger["fixed_tables"]
     arm.unaccounted = max(
         arm.unaccounted, abs(held - named) if held < named else max(0, held - named - ALIGNMENT_BYTES)

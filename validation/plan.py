@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -77,11 +77,14 @@ class Plan:
         check(self.seed >= 0, "seed", "0 or more", self.seed, ValueRangeError)
         check(self.tokens >= 1, "tokens", "at least 1 scored token", self.tokens, ValueRangeError)
 
-    def arms(self) -> dict[str, Arm]:
-        """The arm under test first, then those it is compared with. Raises CodecError."""
+    def arms(self, make: Callable[..., Arm] = arm_for) -> dict[str, Arm]:
+        """The arm under test first, then those it is compared with, as ``make(name, **options)`` has them.
+
+        Raises CodecError.
+        """
         window = {k: v for k, v in self.options.items() if k in ("window", "sinks")}
-        tested = arm_for(self.arm, **self.options)
-        return {self.arm: tested, **{n: arm_for(n, **window) for n in self.comparators if n != self.arm}}
+        tested = make(self.arm, **self.options)
+        return {self.arm: tested, **{n: make(n, **window) for n in self.comparators if n != self.arm}}
 
     def describe(self) -> dict[str, Any]:
         """JSON-able form."""

@@ -33,11 +33,58 @@ def _captured(model: LanguageModel, tokens: np.ndarray) -> Vectors:
 
 
 @dataclass
-class Fitter:
-    """Makes the arms of a plan for a model from calibration texts (token ids), each read from position 0 as scored ones are.
+class Captured:
+    """Queries, keys and values of calibration texts (token ids), each read from position 0 as scored ones are."""
 
-    Where a method undoes the rotary embedding it is given one sequence, since its positions must go on.
-    """
+    model: LanguageModel
+    texts: Sequence[np.ndarray]
+    skip: int
+
+    @cached_property
+    def texts_apart(self) -> Vectors:
+        """(n_layers, n_tokens, heads, head_dim) float32 of every text without its first ``skip`` tokens."""
+        parts = [_captured(self.model, text) for text in self.texts]
+        q, k, v = (np.concatenate([p[i][:, self.skip :] for p in parts], axis=1) for i in range(3))
+        return q, k, v
+
+    @cached_property
+    def one_sequence(self) -> Vectors:
+        """The same of all texts one after the other, as long as the model's context allows.
+
+        For methods that undo the rotary embedding: positions go on.
+        """
+        return _captured(self.model, np.concatenate(self.texts)[: self.model.context_length])
+
+
+def fit_on(
+    model: LanguageModel, name: str, texts: Sequence[np.ndarray], store: Store, options: dict[str, Any],
+    captured: Captured | None = None,
+) -> Arm:  # fmt: skip
+    """The arm, fitted on texts if its method fits anything, or as it was kept. Raises the errors of its method."""
+    if not any(f"{side}_calibration" in arm_options(name) for side in SIDES):
+        return get_arm(name, **options)
+    rotary = getattr(model, "rotary", None)
+    key = key_of(
+        fit=name,
+        options=[[k, v] for k, v in options.items()],
+        texts=[reference_key(model, text) for text in texts],
+        code=source_digest(*_SOURCES, *_fit_modules()),
+    )
+    kept = store.load(key)
+    if kept is not None:
+        return _rebuild(name, kept, rotary, options)
+    captured = captured or Captured(model, texts, options.get("sinks", arm_options(name)["sinks"]))
+    queries, keys, values = captured.one_sequence if "rotary" in arm_options(name) else captured.texts_apart
+    arm = fit.fit_arm(name, keys, values, rotary, queries, **options)
+    packed = _pack(arm)
+    if _rebuild(name, packed, rotary, options).digest == arm.digest:
+        store.keep(key, packed)
+    return arm
+
+
+@dataclass
+class Fitter:
+    """Makes the arms of a plan for a model from calibration texts."""
 
     model: LanguageModel
     plan: Plan
@@ -46,38 +93,14 @@ class Fitter:
     failures: dict[Entry, str] = field(default_factory=dict)
 
     @cached_property
-    def texts_apart(self) -> Vectors:
-        """Queries, keys and values, (n_layers, n_tokens, heads, head_dim) float32, of every text without its sinks."""
-        parts = [_captured(self.model, text) for text in self.texts]
-        q, k, v = (np.concatenate([p[i][:, self.plan.sinks :] for p in parts], axis=1) for i in range(3))
-        return q, k, v
-
-    @cached_property
-    def one_sequence(self) -> Vectors:
-        """The same of all texts one after the other, as long as the model's context allows."""
-        return _captured(self.model, np.concatenate(self.texts)[: self.model.context_length])
+    def captured(self) -> Captured:
+        """The texts' vectors, read once for all arms."""
+        return Captured(self.model, self.texts, self.plan.sinks)
 
     def arm(self, entry: Entry) -> Arm:
         """The entry's arm under the plan's window and sinks. Raises the errors of its method."""
         options = entry.options_with(self.plan.window, self.plan.sinks)
-        if not any(f"{side}_calibration" in arm_options(entry.name) for side in SIDES):
-            return get_arm(entry.name, **options)
-        rotary = getattr(self.model, "rotary", None)
-        key = key_of(
-            fit=entry.name,
-            options=[[k, v] for k, v in options.items()],
-            texts=[reference_key(self.model, text) for text in self.texts],
-            code=source_digest(*_SOURCES, *_fit_modules()),
-        )
-        kept = self.store.load(key)
-        if kept is not None:
-            return _rebuild(entry.name, kept, rotary, options)
-        queries, keys, values = self.one_sequence if "rotary" in arm_options(entry.name) else self.texts_apart
-        arm = fit.fit_arm(entry.name, keys, values, rotary, queries, **options)
-        packed = _pack(arm)
-        if _rebuild(entry.name, packed, rotary, options).digest == arm.digest:
-            self.store.keep(key, packed)
-        return arm
+        return fit_on(self.model, entry.name, self.texts, self.store, options, self.captured)
 
     def arms(self, progress: Progress | None = None) -> dict[Entry, Arm]:
         """All entries that this model can have; the others are in ``failures`` with the reason."""

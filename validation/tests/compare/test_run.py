@@ -91,7 +91,7 @@ def test_fits_are_kept_and_give_the_same_arm(tiny, store, monkeypatch) -> None:
         raise AssertionError("fitted again")
 
     for name in ("texts_apart", "one_sequence"):
-        monkeypatch.setattr(fitting.Fitter, name, property(no_vectors))
+        monkeypatch.setattr(fitting.Captured, name, property(no_vectors))
     second = run(plan, tiny, store=store)
     assert [a.digest for a in first.arms.values()] == [a.digest for a in second.arms.values()]
     assert second.measured == 0

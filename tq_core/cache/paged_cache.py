@@ -91,13 +91,14 @@ class PagedCache(Lifecycle):
         self._scale = float(np.float32(1.0 / np.sqrt(shape.head_dim)))
         self._scratch_bytes = 0
         self._taken_off = longest(key_centres) + getattr(arm.key_codec, "longest_offset", 0.0)
+        self._off_values = float(getattr(arm.value_codec, "longest_offset", 0.0))
 
     def append(self, layer: int, keys: F32, values: F32) -> None:
         """Append tokens (n_tokens, n_kv_heads, head_dim) to one layer, one at a time, window first; all or none."""
         self._check_layer(layer)
         heads, d = self.shape.n_kv_heads, self.shape.head_dim
         check_tokens("keys", keys, None, heads, d, self._taken_off)
-        check_tokens("values", values, len(keys), heads, d)
+        check_tokens("values", values, len(keys), heads, d, self._off_values)
         self._append_all(layer, keys, values)
 
     def attend(
@@ -121,7 +122,7 @@ class PagedCache(Lifecycle):
         check_tokens("queries", queries, None, self.shape.n_query_heads, d)
         n = len(queries)
         check_tokens("keys", keys, n, self.shape.n_kv_heads, d, self._taken_off)
-        check_tokens("values", values, n, self.shape.n_kv_heads, d)
+        check_tokens("values", values, n, self.shape.n_kv_heads, d, self._off_values)
         mask = Mask(sink_logits, sliding_window)
         mask.check(self.shape.n_query_heads)
         out = np.empty((n, self.shape.n_query_heads, d), np.float32)

@@ -17,7 +17,6 @@ from tq_core.cache.layer_pages import LayerPages, Mark, Step
 from tq_core.cache.page import header_of, write_used
 from tq_core.cache.pool import PagePool
 from tq_core.codecs.base import KeyCodec, Pages, ValueCodec
-from tq_core.codecs.shift import without
 from tq_core.errors import ValueRangeError, check
 from tq_core.kernels.backend import Backend
 from tq_core.kernels.layout import HEADER_BYTES, PageLayout
@@ -107,7 +106,7 @@ class PageStore:
             self._open_page(layer)
         pages = self.pages(layer)
         if self.key_centres is not None:
-            keys = without(keys, self.key_centres[layer])
+            keys = keys - self.key_centres[layer]
         self.keys.append(self._backend, pages, start, keys)
         self.values.append(self._backend, pages, start, values)
         state.end = start + n

@@ -16,7 +16,6 @@ from tq_core.codecs.arm import Arm
 from tq_core.codecs.base import F32, CodecTags, KeyCodec, Pages, Streams
 from tq_core.codecs.calibration import Calibration, check_calibration, check_fit
 from tq_core.codecs.rows import RUN_PAGES, by_head
-from tq_core.codecs.shift import without
 from tq_core.errors import CodecError, check
 from tq_core.kernels.backend import Backend
 from tq_core.math.rotary import Rotary
@@ -87,7 +86,7 @@ class OffsetKeys:
         return self.rotary.rotate(vectors, int(pages.position or 0) + first + np.arange(count))
 
     def append(self, backend: Backend, pages: Pages, first: int, x: F32) -> None:
-        self.inner.append(backend, pages, first, without(x, self.offsets(pages, first, len(x))))
+        self.inner.append(backend, pages, first, np.ascontiguousarray(x - self.offsets(pages, first, len(x))))
 
     def erase(self, pages: Pages, page: int, first: int, head_dim: int) -> None:
         self.inner.erase(pages, page, first, head_dim)

@@ -15,7 +15,6 @@ import numpy as np
 from tq_core.codecs.arm import Arm
 from tq_core.codecs.base import F32, CodecTags, Pages, Streams, ValueCodec
 from tq_core.codecs.calibration import Calibration, check_calibration, check_fit
-from tq_core.codecs.shift import without
 from tq_core.errors import CodecError, check
 from tq_core.kernels.backend import Backend
 
@@ -51,6 +50,13 @@ class OffsetValues:
         """The inner codec's."""
         return self.inner.page_tokens
 
+    @property
+    def longest_offset(self) -> float:
+        """Length of the longest vector that is taken off a value, which may become so much longer."""
+        offsets = self.calibration.arrays["offset"].astype(np.float64)
+        own = float(np.linalg.norm(offsets, axis=-1).max())
+        return own + float(getattr(self.inner, "longest_offset", 0.0))
+
     def check(self, head_dim: int) -> None:
         self.inner.check(head_dim)
         fitted = self.calibration.head_dim
@@ -66,7 +72,8 @@ class OffsetValues:
         return self.inner.fixed_bytes(head_dim) + self.calibration.nbytes
 
     def append(self, backend: Backend, pages: Pages, first: int, x: F32) -> None:
-        self.inner.append(backend, pages, first, without(x, self.calibration.table("offset", pages)))
+        offset = self.calibration.table("offset", pages)
+        self.inner.append(backend, pages, first, np.ascontiguousarray(x - offset))
 
     def erase(self, pages: Pages, page: int, first: int, head_dim: int) -> None:
         self.inner.erase(pages, page, first, head_dim)

@@ -175,7 +175,8 @@ def _form_cases() -> Iterator[Case]:
         for tokens in TOKEN_COUNTS:
             yield _case(kernel, forms.scan_affine, 3, 64, 48, 2, 2, tokens)
         for group in GROUPS:
-            yield _case(kernel, forms.scan_affine, 4, 128, 32, 1, group, 130)
+            for bits in (2, 3, 4):
+                yield _case(kernel, forms.scan_affine, bits, 128, 32, 1, group, 130)
     for kernel in ("score_bytes", "sum_bytes"):
         for name in forms.BYTE_FORMATS:
             for d in (16, 48, 64, 80, 128, 576):

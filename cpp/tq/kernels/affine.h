@@ -37,18 +37,28 @@ TQ_KERNEL inline void read_affine_halves(const uint8_t* steps, const uint8_t* mi
   }
 }
 
-// A query times the steps of one group of tokens, as integers, and what the middles add to every score.
-TQ_KERNEL inline void prepare_affine(PreparedQuery& out, int h, int heads, const float* query, const float* step,
-                              const float* middle, uint32_t d, float* unit, float* bias) {
-  alignas(kRowBytes) float moved[kMaxHeadDim];
-  F32 most = splat(0.0f), sum = splat(0.0f);
-  for (uint32_t i = 0; i < d; i += kLanes) {
-    const F32 x = load(query + i), y = x * load(step + i);
-    most = max(most, magnitude(y));
-    sum = sum + x * load(middle + i);
-    store(moved + i, y);
+// The steps below are small loops with functions of their own: wasmer 1.1.0 loses vectors that it has no register for.
+
+// x * y to `out`; returns the largest magnitude.
+TQ_KERNEL inline float multiply_rows(const float* x, const float* y, uint32_t n, float* out) {
+  F32 most = splat(0.0f);
+  for (uint32_t i = 0; i < n; i += kLanes) {
+    const F32 product = load(x + i) * load(y + i);
+    most = max(most, magnitude(product));
+    store(out + i, product);
   }
-  const float largest = lane_max(most);
+  return lane_max(most);
+}
+
+// The inner product of two rows.
+TQ_KERNEL inline float dot_rows(const float* x, const float* y, uint32_t n) {
+  F32 sum = splat(0.0f);
+  for (uint32_t i = 0; i < n; i += kLanes) sum = sum + load(x + i) * load(y + i);
+  return fold(sum);
+}
+
+// A query times the steps of one group of tokens, as integers of one head.
+TQ_KERNEL inline void prepare_affine(PreparedQuery& out, int h, int heads, const float* moved, float largest) {
   const F32 inverse = splat(largest > kTiny ? kIntegerMax / largest : 0.0f);
   for (uint32_t r = 0; r < out.n_runs; ++r) {
     I32 total = zero_i32();
@@ -59,12 +69,9 @@ TQ_KERNEL inline void prepare_affine(PreparedQuery& out, int h, int heads, const
     }
     out.totals[r * heads + h] = lane_total(total);
   }
-  unit[h] = largest * (1.0f / kIntegerMax);
-  bias[h] = fold(sum);
 }
 
-// One run over a tile. This and the other steps are functions of their own, so that an engine has few values to keep in
-// registers at once: wasmer 1.1.0 gives wrong code for some that are large.
+// One run over a tile.
 template <int kBits, int kHeads>
 TQ_KERNEL inline void score_affine_run(float* total, const uint8_t* rows, ptrdiff_t ahead, uint32_t live, const Run& run,
                                        const uint8_t* book, const QueryWords& words, const int32_t* totals) {
@@ -96,8 +103,13 @@ TQ_KERNEL inline void score_affine_page(const AffinePages& in, const uint8_t* ba
       prefetch_rows(next + in.form.steps + at, in.d * 2 / kRowBytes + 1);
       prefetch_rows(next + in.form.minima + at, in.d * 2 / kRowBytes + 1);
       read_affine_halves(base + in.form.steps + at, base + in.form.minima + at, in.d, kBits, step, middle);
-      for (int h = 0; h < kHeads; ++h)
-        prepare_affine(prepared, h, kHeads, query + size_t(h) * in.d, step, middle, in.d, unit, bias);
+      for (int h = 0; h < kHeads; ++h) {
+        alignas(kRowBytes) float moved[kMaxHeadDim];
+        const float largest = multiply_rows(query + size_t(h) * in.d, step, in.d, moved);
+        prepare_affine(prepared, h, kHeads, moved, largest);
+        unit[h] = largest * (1.0f / kIntegerMax);
+        bias[h] = dot_rows(query + size_t(h) * in.d, middle, in.d);
+      }
     }
     const uint32_t live = smaller(kTileTokens, count - slot);
     for (uint32_t i = 0; i < kHeads * kTileTokens; i += kLanes) store(total + i, splat(0.0f));
@@ -165,17 +177,14 @@ TQ_KERNEL inline void sum_affine_group(const AffinePages& in, const uint8_t* bas
   float bias[kHeads];
   for (int h = 0; h < kHeads; ++h) {
     alignas(kRowBytes) float scaled[kMaxPageTokens];
-    F32 most = splat(0.0f), sum = splat(0.0f);
+    alignas(kRowBytes) float weight[kMaxPageTokens];
     for (uint32_t t = 0; t < padded; t += kLanes) {
       const uint32_t live = t < count ? count - t : 0;
-      const F32 weight = live < kLanes ? load_n(weights + h * s + t, live, 0.0f) : load(weights + h * s + t);
-      const F32 x = weight * load(step + t);
-      most = max(most, magnitude(x));
-      sum = sum + weight * load(middle + t);
-      store(scaled + t, x);
+      store(weight + t, live < kLanes ? load_n(weights + h * s + t, live, 0.0f) : load(weights + h * s + t));
     }
-    quantize_weights(prepared, h, scaled, padded, lane_max(most), kIntegerMax);
-    bias[h] = fold(sum);
+    const float largest = multiply_rows(weight, step, padded, scaled);
+    quantize_weights(prepared, h, scaled, padded, largest, kIntegerMax);
+    bias[h] = dot_rows(weight, middle, padded);
   }
   const uint32_t stride = in.d / 16 * kBits * kRowBytes, at = c / 16 * kBits * kRowBytes;
   sum_run<kBits, kHeads, false>(base + in.form.codes + at, next - base, n_tiles, stride, in.form.group / 16, book, kBits,

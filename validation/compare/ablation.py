@@ -1,0 +1,124 @@
+"""What each part of best-turbo is worth, and what was tried beside it: the steps from structured TurboQuant to the arm.
+
+Everything here is fitted on two thirds of the calibration half of the texts and scored on its last third, so that the
+texts of ``tq compare`` stay unseen. `python -m validation.compare.ablation --model smollm2 --out FILE` writes the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tq_core.cache.atomic import replace_file
+from tq_core.codecs.arm import Arm
+from tq_core.codecs.arms import get_arm
+from tq_core.codecs.shaped_fit import ShapedParts, fit_shaped_keys, fit_shaped_values
+from tq_core.errors import TqError
+from tq_core.model.interface import LanguageModel
+from tq_core.model.zoo import load_model, model_names
+from validation.compare.documents import read_documents
+from validation.compare.fitting import Captured
+from validation.compare.measure import measure
+from validation.compare.plan import PRESETS
+from validation.compare.reference import Tables, reference
+from validation.compare.store import Store
+from validation.environment import run_facts
+
+FLUSH, WINDOW, SINKS, TOKENS, TEXTS = 32, 32, 4, 512, 12
+RATES = ((3.0, 3.0), (4.0, 3.0))
+SEEDS = (1, 2, 3, 4, 5)
+
+
+def best(captured: Captured, bits: tuple[float, float], passes: int = 3, **parts: Any) -> Arm:
+    """best-turbo from captured vectors, some of its parts left out (see ShapedParts)."""
+    q, k, v = captured.texts_apart
+    chosen = ShapedParts(**parts)
+    keys = fit_shaped_keys(k, q, chosen)
+    values = fit_shaped_values(v, replace(chosen, seed=chosen.seed + 1))
+    return get_arm(
+        "best-turbo", key_bits=bits[0], value_bits=bits[1], key_calibration=keys, value_calibration=values, passes=passes,
+        window=WINDOW, sinks=SINKS,
+    )  # fmt: skip
+
+
+def variants(captured: Captured, bits: tuple[float, float]) -> Iterator[tuple[str, Arm]]:
+    """(what it is, the arm), from plain to best, then best with one thing changed."""
+    given = {"key_bits": bits[0], "value_bits": bits[1], "window": WINDOW, "sinks": SINKS}
+    plain = get_arm("structured-turbo", **given)
+    whole = best(captured, bits)
+    yield "structured-turbo", plain
+    yield "and a centre per page", get_arm("structured-turbo", key_centre="page", **given)
+    yield "best scale of seven", best(captured, bits, passes=0, offset=False, even=False, metric=False)
+    yield "and less the mean key", best(captured, bits, passes=0, even=False, metric=False)
+    yield "and even coordinates", best(captured, bits, passes=0, metric=False)
+    yield "and shaped by queries: best-turbo", whole
+    yield "shaped, coordinates not even", best(captured, bits, even=False)
+    yield "without the offset", best(captured, bits, offset=False)
+    yield "keys alone, plain values", replace(whole, value_codec=plain.value_codec)
+    yield "values alone, plain keys", replace(whole, key_codec=plain.key_codec)
+    for passes in (1, 6):
+        yield f"{passes} sweeps", best(captured, bits, passes=passes)
+    for floor in (0.01, 0.3):
+        yield f"floor {floor}", best(captured, bits, floor=floor)
+    for seed in SEEDS[1:]:
+        yield f"rotation seed {seed}", best(captured, bits, seed=seed)
+    yield "kivi-control 3/3, for scale", get_arm("kivi-control", window=WINDOW, sinks=SINKS)
+
+
+def run(model: LanguageModel, texts: int = TEXTS, tokens: int = TOKENS) -> list[dict[str, Any]]:
+    """Rows of variant, bits and mean KL (nats per token) over the texts that were not fitted on."""
+    _, chosen = read_documents(model, 1, texts, tokens)
+    fitted, scored = chosen[: 2 * texts // 3], chosen[2 * texts // 3 :]
+    captured, store = Captured(model, [d.tokens for d in fitted], SINKS), Store()
+    exact = [(d.tokens, Tables(reference(model, d.tokens, store, False)[0], d.tokens)) for d in scored]
+    rows = []
+    for bits in RATES:
+        for name, arm in variants(captured, bits):
+            per_text = [
+                float(np.mean(measure(model, arm, FLUSH, tokens, tables, {})["kl"]))
+                for tokens, tables in exact
+            ]
+            rows.append(
+                {
+                    "variant": name,
+                    "bits": list(bits),
+                    "kl_mean": float(np.mean(per_text)),
+                    "kl_texts": per_text,
+                }
+            )
+            print(f"  {bits[0]:g}/{bits[1]:g} {name}: {rows[-1]['kl_mean']:.4f}", file=sys.stderr, flush=True)
+    return rows
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run and write; exit code 2 for bad input."""
+    parser = argparse.ArgumentParser(prog="python -m validation.compare.ablation", description=__doc__)
+    parser.add_argument("--model", choices=model_names(), default="smollm2")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args(arguments)
+    try:
+        preset = PRESETS.get(options.model)
+        model = load_model(options.model)
+        rows = run(model, TEXTS, preset.tokens if preset else TOKENS)
+    except TqError as error:
+        print(f"ablation: {error}", file=sys.stderr)
+        return 2
+    facts = run_facts(
+        " ".join(["python -m validation.compare.ablation", "--model", options.model, "--out", "FILE"]),
+        "",
+        0.0,
+    )
+    result = {"model": {"name": model.name, "sha256": model.digest}, "rows": rows, "machine": facts}
+    replace_file(options.out, [(json.dumps(result, indent=1) + "\n").encode()])
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

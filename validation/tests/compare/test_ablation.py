@@ -1,0 +1,30 @@
+"""The ablation of best-turbo on the tiny model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from validation.compare import ablation
+
+
+@pytest.mark.slow
+def test_rows_of_the_tiny_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every step is there at every rate, finite, and whole best-turbo is better than what it starts from."""
+    monkeypatch.setattr(ablation, "SEEDS", (1, 2))
+    monkeypatch.setattr(ablation, "TEXTS", 3)
+    out = tmp_path / "ablation.json"
+    assert ablation.main(["--model", "tiny", "--out", str(out)]) == 0
+    rows = json.loads(out.read_text())["rows"]
+    assert len(rows) == 2 * 16 and all(0 <= r["kl_mean"] < 1 for r in rows)
+    for bits in ablation.RATES:
+        kl = {r["variant"]: r["kl_mean"] for r in rows if tuple(r["bits"]) == bits}
+        assert kl["and shaped by queries: best-turbo"] < kl["structured-turbo"]
+
+
+def test_an_unknown_model_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        ablation.main(["--model", "nonesuch", "--out", "x.json"])
+    assert left.value.code == 2 and "nonesuch" in capsys.readouterr().err

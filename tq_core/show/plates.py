@@ -16,6 +16,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG, RendererSVG
 from matplotlib.figure import Figure
+from PIL import Image
 
 # Colour-blind safe (Okabe and Ito 2008); a marker and a line style repeat what the colour says.
 STYLES: tuple[dict[str, Any], ...] = (
@@ -45,6 +46,7 @@ _RC = {
     "savefig.facecolor": "white",
 }
 PNG_DPI = 110
+PNG_BYTES = 40_000
 
 
 def plate(
@@ -116,8 +118,16 @@ class LiveSvg:
 
 
 def png(figure: Figure) -> bytes:
-    """The figure as a PNG file whose bytes do not name the software that wrote it."""
+    """The figure as a PNG file whose bytes do not name the software that wrote it.
+
+    One that would take a large share of a notebook has a palette of 64 colours instead of all.
+    """
     buffer = io.BytesIO()
     with matplotlib.rc_context(_RC):
         figure.savefig(buffer, format="png", dpi=PNG_DPI, metadata={"Software": None})
-    return buffer.getvalue()
+    if buffer.tell() <= PNG_BYTES:
+        return buffer.getvalue()
+    small = io.BytesIO()
+    with Image.open(buffer) as picture:
+        picture.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+    return small.getvalue()

@@ -96,7 +96,7 @@ def as_text(result: dict[str, Any]) -> str:
     """The table of rows, what could not be measured, and the claims."""
     plan, first = result["plan"], result["rows"][0]
     lines = [
-        f"{result['model']['name']}, {plan['documents']} documents of {plan['tokens']} tokens; {plan['mask']}",
+        f"{result['model']['name']}, documents: {plan['documents']} of {plan['tokens']} tokens; {plan['mask']}",
         f"intervals: {first['kl_ci95_method']}, {first['kl_ci95_covers']}; * is on the frontier",
         "",
         text_table(*table_rows(result)),

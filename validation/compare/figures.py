@@ -15,10 +15,7 @@ from validation.figures import COLOURS, LINES, Figure, render
 MOST_BITS = 5.5  # rows beyond it are in the table only; they would press the others together
 FLOOR = 1e-7
 SHAPES = "os^Dv<>pP*Xh"
-LABEL_OFFSETS = (
-    (-6, -12),
-    (6, 8),
-)  # points: below left and above right in turn, so that neighbours stay apart
+LABEL_OFFSET = (-6, -12)  # points: nothing lies below and left of the frontier
 
 
 def styles(count: int) -> list[dict[str, Any]]:
@@ -48,14 +45,13 @@ def draw_pareto(axes: Any, result: dict[str, Any]) -> None:
     line = [r["bits_all_in"] for r in best], [_height(r) for r in best]
     axes.plot(*line, color="#222222", linewidth=4, alpha=0.3, label="frontier", zorder=1)
     halo = [patheffects.withStroke(linewidth=2.5, foreground="white")]
-    for i, r in enumerate(best):
-        offset = LABEL_OFFSETS[i % 2]
+    for r in best:
         axes.annotate(
             r["label"],
             (r["bits_all_in"], _height(r)),
-            xytext=offset,
+            xytext=LABEL_OFFSET,
             textcoords="offset points",
-            ha="right" if offset[0] < 0 else "left",
+            ha="right",
             fontsize=7.5,
             path_effects=halo,
             zorder=5,
@@ -105,7 +101,7 @@ def pareto_table(result: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
 
 def pareto_plate(result: dict[str, Any]) -> Any:
     """The plot as a matplotlib figure, for a notebook."""
-    figure, (axes,) = plates.plate(9.5, 6.6)
+    figure, (axes,) = plates.plate(8.8, 5.8)
     draw_pareto(axes, result)
     return figure
 

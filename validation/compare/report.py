@@ -53,7 +53,7 @@ def page(result: dict[str, Any], figure: Any) -> str:
     body = [
         f"<h1>Arms compared on {escape(result['model']['name'])}</h1>",
         html.paragraph(
-            f"{plan['documents']} documents of {plan['tokens']} tokens. {plan['mask'].capitalize()}."
+            f"Documents: {plan['documents']} of {plan['tokens']} tokens. {plan['mask'].capitalize()}."
         ),
         html.paragraph(f"Made by: {result['run']['command']}"),
         f'<figure><img alt="{escape(figure.alt, quote=True)}" src="data:image/svg+xml;base64,{image}">'

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from tq_core.cache.paged_cache import PagedCache
-from tq_core.codecs.arms import get_arm
+from tq_core.codecs.arms import arm_names, calibrated_arm_names, get_arm
 from tq_core.errors import ValueRangeError
 from tq_core.paths import ROOT
 from tq_core.shapes import ModelShape
 from validation import cli
 from validation.compare.bits import bits_all_in, bits_at, side_bits, tokens_in_half
+from validation.compare.claims import read_claims
 from validation.compare.figures import pareto, styles
 from validation.compare.report import write
 from validation.compare.result import mark_frontier, paired_kl, row_of, table_rows
@@ -28,6 +29,20 @@ def test_the_result_fits_its_schema(result) -> None:
     del broken["rows"][0]["kl_mean"]
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(broken, SCHEMA, jsonschema.Draft202012Validator)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "validation" / "compare" / "results").glob("*.json")), ids=lambda p: p.stem
+)
+def test_committed_results_are_complete(path) -> None:
+    """What notebook 09 loads: the schema, arms of the registry, claims as they are stated today."""
+    kept = json.loads(path.read_text())
+    jsonschema.validate(kept, SCHEMA, jsonschema.Draft202012Validator)
+    assert {r["codec"] for r in kept["rows"]} <= {*arm_names(), *calibrated_arm_names()}
+    assert [(c["subject"], c["quantity"]) for c in kept["claims"]] == [
+        (c.subject, c.quantity) for c in read_claims()
+    ]
+    assert all(c["measured"] is not None for c in kept["claims"])
 
 
 def test_rows_hold_what_the_runs_gave(comparison, result) -> None:

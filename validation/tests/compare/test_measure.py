@@ -42,6 +42,7 @@ def test_tau_is_that_of_scipy_ties_included(keys: int) -> None:
     assert np.isnan(rank_tau(truth, np.zeros_like(truth))).all()
 
 
+@pytest.mark.slow
 def test_a_row_is_what_the_paged_cache_gives(tiny) -> None:
     """One document token by token through pages, against the simulated cache."""
     from tq_core.cache.paged_cache import PagedCache

@@ -48,9 +48,13 @@ class Bench:
         return x.astype(np.float16).astype(np.float32)
 
     def queries(self, seed: int = 1) -> F32:
-        """(n_query_heads, head_dim) Gaussian float32."""
+        """(n_query_heads, head_dim) Gaussian float32.
+
+        A stream of their own: a dense rotation with the same seed starts from the same numbers, and its first columns
+        would lie along the queries.
+        """
         shape = (self.n_kv_heads * self.group, self.head_dim)
-        return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+        return np.random.default_rng([seed, self.head_dim]).standard_normal(shape).astype(np.float32)
 
     def weights(self, n: int, seed: int = 2) -> F32:
         """(n_query_heads, n) float32 weights that sum to one, some nearly all on one token."""

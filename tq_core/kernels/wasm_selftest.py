@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tq_core.errors import BackendError
-from tq_core.kernels import case_forms
+from tq_core.kernels import case_forms, shape_inputs, sketch_inputs
 from tq_core.kernels.backend import Backend, NumpyBackend
 from tq_core.kernels.table import KERNELS
 from tq_core.math.books import load_books
@@ -140,6 +140,21 @@ def _form_cases() -> Iterator[tuple[str, Arguments]]:
                 yield kernel, case_forms.scan_bytes(kernel, name, head_dim, _KV_HEADS, size, _TOKENS)
 
 
+def _sketch_cases() -> Iterator[tuple[str, Arguments]]:
+    """Signs, sketches, angles, ready codes of every width, and the encoder that shapes its error."""
+    for size in _GROUP_SIZES:
+        for kernel in ("score_signs", "sum_signs"):
+            yield kernel, sketch_inputs.signs(kernel, 48, _KV_HEADS, size, _TOKENS)
+        for kernel in ("score_polar", "sum_polar"):
+            yield kernel, sketch_inputs.polar(kernel, 48, _KV_HEADS, size, _TOKENS)
+        yield "score_sketch", sketch_inputs.sketch(48, 2, 2, _KV_HEADS, size, _TOKENS)
+        yield "map_heads", shape_inputs.map_heads(80, 3, _KV_HEADS, size)
+    for kernel in ("store_key_codes", "store_value_codes"):
+        yield kernel, sketch_inputs.store(kernel, (1, 2, 3, 4), 4, _TOKENS, 13)
+    for rate in (2.5, 3.5):
+        yield "shape_codes", shape_inputs.shape(rate, 48, 9, _KV_HEADS, 2)
+
+
 def _outputs(kernel: str, arguments: Arguments) -> Arguments:
     return {a.name: arguments[a.name].copy() for a in KERNELS[kernel].args if a.role != "in"}
 
@@ -155,7 +170,7 @@ def known_answers() -> tuple[tuple[str, Arguments, Arguments], ...]:
 
     found = []
     coded = (case for widths in _WIDTHS for case in _coded_cases(draw, reference.call, widths))
-    for kernel, arguments in (*coded, *_plain_cases(draw), *_form_cases()):
+    for kernel, arguments in (*coded, *_plain_cases(draw), *_form_cases(), *_sketch_cases()):
         expected = _outputs(kernel, arguments)
         reference.call(kernel, **{**arguments, **expected})
         found.append((kernel, arguments, expected))

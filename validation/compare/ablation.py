@@ -34,6 +34,7 @@ from validation.environment import run_facts
 FLUSH, WINDOW, SINKS, TOKENS, TEXTS = 32, 32, 4, 512, 12
 RATES = ((3.0, 3.0), (4.0, 3.0))
 SEEDS = (1, 2, 3, 4, 5)
+LARGE_VOCABULARY = 100_000  # its probabilities of a long document do not fit into memory
 
 
 def best(captured: Captured, bits: tuple[float, float], passes: int = 3, **parts: Any) -> Arm:
@@ -97,6 +98,36 @@ def run(model: LanguageModel, texts: int = TEXTS, tokens: int = TOKENS) -> list[
     return rows
 
 
+def run_long(model: LanguageModel, texts: int = TEXTS, tokens: int = TOKENS) -> list[dict[str, Any]]:
+    """The scored texts as one document: KL by quarter, fitted at the positions of one text and at those of all.
+
+    A rotary embedding turns keys further the later they come; what was fitted on early positions is not what comes later.
+    """
+    _, chosen = read_documents(model, 1, texts, tokens)
+    fitted, scored = chosen[: 2 * texts // 3], chosen[2 * texts // 3 :]
+    captured = Captured(model, [d.tokens for d in fitted], SINKS)
+    document = np.concatenate([d.tokens for d in scored])[: model.context_length]
+    tables = Tables(reference(model, document, Store(), False)[0], document)
+    one = Captured(model, captured.texts, SINKS)
+    one.texts_apart = tuple(x[:, SINKS:] for x in captured.one_sequence)  # type: ignore[assignment]
+    rows = []
+    for bits in RATES:
+        given = {"key_bits": bits[0], "value_bits": bits[1], "window": WINDOW, "sinks": SINKS}
+        arms = {
+            "structured-turbo": get_arm("structured-turbo", **given),
+            "and a centre per page": get_arm("structured-turbo", key_centre="page", **given),
+            "best-turbo, fitted on texts apart": best(captured, bits),
+            "best-turbo, fitted on one sequence": best(one, bits),
+            "kivi-control 3/3, for scale": get_arm("kivi-control", window=WINDOW, sinks=SINKS),
+        }
+        for name, arm in arms.items():
+            kl = np.array(measure(model, arm, FLUSH, document, tables, {})["kl"])
+            quarters = [float(part.mean()) for part in np.array_split(kl, 4)]
+            rows.append({"variant": name, "bits": list(bits), "kl_quarters": quarters})
+            print(f"  {bits[0]:g}/{bits[1]:g} {name}: {np.round(quarters, 4)}", file=sys.stderr, flush=True)
+    return rows
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run and write; exit code 2 for bad input."""
     parser = argparse.ArgumentParser(prog="python -m validation.compare.ablation", description=__doc__)
@@ -106,7 +137,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         preset = PRESETS.get(options.model)
         model = load_model(options.model)
-        rows = run(model, TEXTS, preset.tokens if preset else TOKENS)
+        length = preset.tokens if preset else TOKENS
+        rows = run(model, TEXTS, length)
+        long = run_long(model, TEXTS, length) if model.vocab_size < LARGE_VOCABULARY else []
     except TqError as error:
         print(f"ablation: {error}", file=sys.stderr)
         return 2
@@ -115,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "",
         0.0,
     )
-    result = {"model": {"name": model.name, "sha256": model.digest}, "rows": rows, "machine": facts}
+    result = {"model": {"name": model.name, "sha256": model.digest}, "rows": rows, "long": long, "run": facts}
     replace_file(options.out, [(json.dumps(result, indent=1) + "\n").encode()])
     return 0
 

@@ -17,7 +17,9 @@ def test_rows_of_the_tiny_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(ablation, "TEXTS", 3)
     out = tmp_path / "ablation.json"
     assert ablation.main(["--model", "tiny", "--out", str(out)]) == 0
-    rows = json.loads(out.read_text())["rows"]
+    result = json.loads(out.read_text())
+    rows = result["rows"]
+    assert len(result["long"]) == 2 * 5 and all(len(r["kl_quarters"]) == 4 for r in result["long"])
     assert len(rows) == 2 * 16 and all(0 <= r["kl_mean"] < 1 for r in rows)
     for bits in ablation.RATES:
         kl = {r["variant"]: r["kl_mean"] for r in rows if tuple(r["bits"]) == bits}

@@ -50,13 +50,14 @@ def paged_attention(
     threads: int | None = None,
     sinks: HalfPart | None = None,
     recent: HalfPart | None = None,
+    layer: int | None = None,
 ) -> F32:
     """One token's attention for each sequence: (n_sequences, n_query_heads, head_dim) float32.
 
     queries (n_sequences, n_query_heads, head_dim) float32, after RoPE. pool (bytes,) uint8 of pages written by ``keys``
     and ``values``. block_tables (n_sequences, n_pages) uint32; entries beyond a sequence's context are not looked at.
     context_lens (n_sequences,) integers, 0 or more. scale defaults to 1/sqrt(head_dim). ``sinks`` come before and
-    ``recent`` after the packed tokens. A sequence without any token gets zeros.
+    ``recent`` after the packed tokens. layer: of these pages, which codecs with tables per layer must know. A sequence without any token gets zeros.
 
     Each row equals, bit for bit, what the sequence gives alone, with any order of its pages and any count of threads
     (see kernels.threads.thread_count). Raises DTypeError, ShapeError, ValueRangeError or CodecError, and PageError for
@@ -90,7 +91,11 @@ def paged_attention(
     parts += [
         (f"{name}: ", p, HalfKeys(), HalfValues()) for name, p in (("sinks", sinks), ("recent", recent)) if p
     ]
-    found = {label: _histories(label, p, n, int(n_kv_heads), d, k, v) for label, p, k, v in parts}
+    whole = layer is None or (
+        isinstance(layer, (int, np.integer)) and not isinstance(layer, bool) and layer >= 0
+    )
+    check(whole, "layer", "None or 0, 1, ...", repr(layer), ValueRangeError)
+    found = {label: _histories(label, p, n, int(n_kv_heads), d, k, v, layer) for label, p, k, v in parts}
     runner = backend or get_backend()
     states = SoftmaxStates(
         runner, np.ascontiguousarray(queries), float(np.float32(factor)), thread_count(threads, runner)
@@ -104,7 +109,14 @@ def paged_attention(
 
 
 def _histories(
-    label: str, part: HalfPart, n: int, n_kv_heads: int, head_dim: int, keys: KeyCodec, values: ValueCodec
+    label: str,
+    part: HalfPart,
+    n: int,
+    n_kv_heads: int,
+    head_dim: int,
+    keys: KeyCodec,
+    values: ValueCodec,
+    layer: int | None,
 ) -> list[tuple[Pages, int, int]]:
     """(pages, tokens, first) of every sequence, all checked; the tables hold just the pages that are read."""
     pool, tables = part.pool, part.block_tables
@@ -128,7 +140,7 @@ def _histories(
         top = int(table.max(initial=0))
         expected = f"page indices below {n_pages}, the pages in the pool"
         check(not len(table) or top < n_pages, f"{label}{names[1]} of sequence {i}", expected, top, PageError)
-        made.append((Pages(pool, table, layout), count, first))
+        made.append((Pages(pool, table, layout, layer), count, first))
     return made
 
 

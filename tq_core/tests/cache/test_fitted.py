@@ -98,7 +98,7 @@ def test_fork_and_file_go_on_alike_and_another_fit_is_refused(tmp_path: Path) ->
     cache, path = cache_of(arm), tmp_path / "cache.tq"
     branch = cache.fork()
     save_cache(path, cache, identity_of(SHAPE, arm), np.arange(N, dtype=np.int32))
-    back = load_cache(path, identity_of(SHAPE, arm), arm, NumpyBackend())
+    back, _ = load_cache(path, identity_of(SHAPE, arm), arm, NumpyBackend())
     want = step(cache)
     assert np.array_equal(step(branch), want) and np.array_equal(step(back), want)
     other = fitted(seed=7)

@@ -31,7 +31,7 @@ PYPI_NAME = {
     "python-wasmer-compiler-cranelift": "wasmer-compiler-cranelift",
 }
 # Module name -> distribution name, where they differ.
-DISTRIBUTION = {"yaml": "pyyaml"}
+DISTRIBUTION = {"yaml": "pyyaml", "pil": "pillow", "PIL": "pillow"}
 # What conda must bring and pip expects from the system.
 SYSTEM_PACKAGES = {"python", "pip", "git", "make", "cxx-compiler"}
 # 1.2 was released on conda-forge only, 1.1.0 is the last one on PyPI.

@@ -109,7 +109,8 @@ def test_positions_matter_to_pre_rope_codecs() -> None:
     moved = type(at[1])(at[1].pool, at[1].table, at[1].layout, 0, 1000)
     codec.append(NumpyBackend(), at[0], 0, x)
     codec.append(NumpyBackend(), moved, 0, x)
-    assert (at[0].pool != moved.pool).mean() > 0.1
+    written = at[0].pool > 0
+    assert (at[0].pool != moved.pool)[written].mean() > 0.2
     nowhere = type(moved)(moved.pool, moved.table, moved.layout, 0, None)
     for asked in (codec, ARMS["turbo-bias"].key_codec):
         with pytest.raises(CodecError, match="^pages: expected pages that know their position"):

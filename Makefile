@@ -71,7 +71,7 @@ test: setup ## the whole test suite (PYTEST_ARGS="-k name")
 	$(python) -m pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 .PHONY: check
-check: setup lint ## lint, types, layers and the fast tests, in under a minute
+check: setup lint ## lint, types, layers and the fast tests, in a few minutes
 	$(python) -m pytest -q -n $(JOBS) --dist loadfile -m "not slow and not model" $(PYTEST_ARGS)
 
 .PHONY: lint

@@ -30,7 +30,7 @@ def versus(result: dict[str, Any], codec: str) -> list[dict[str, Any]]:
     )
     out = []
     for other in sorted(result["rows"], key=lambda r: r["bits_all_in"]):
-        if other["codec"] == codec or not LOWEST <= other["bits_all_in"] <= HIGHEST:
+        if other["codec"] == codec or not LOWEST <= other["bits_all_in"] <= HIGHEST + ROUNDING:
             continue
         mine = next((r for r in own if r["bits_all_in"] <= other["bits_all_in"] + ROUNDING), None)
         if mine is None:

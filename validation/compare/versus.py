@@ -5,13 +5,14 @@ Python: ``versus(result, "best-turbo")``; from the shell `python -m validation.c
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tq_core.errors import ValueRangeError, check
+from tq_core.errors import TqError, ValueRangeError, check
 from validation.compare.result import paired_kl, text_table
 
 LOWEST, HIGHEST = 2.25, 4.5  # all-in bits per channel that are looked at
@@ -64,12 +65,37 @@ def versus_rows(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
     ]  # fmt: skip
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Print the table of a kept result."""
-    result = json.loads(Path(arguments[0]).read_text())
-    print(text_table(list(COLUMNS), versus_rows(versus(result, arguments[1]))))
+def read_result(path: Path) -> dict[str, Any]:
+    """A file that ``tq compare`` wrote. Raises ValueRangeError for one that cannot be read or is something else."""
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+        schema = result["schema"]["name"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueRangeError(f"file: expected the JSON of tq compare, got {path.name}: {error}") from error
+    check(
+        schema == "tq-compare",
+        "file",
+        "the JSON of tq compare",
+        f"{schema!r} in {path.name}",
+        ValueRangeError,
+    )
+    return dict(result)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table of a kept result; exit code 2 for bad input."""
+    parser = argparse.ArgumentParser(prog="python -m validation.compare.versus", description=__doc__)
+    parser.add_argument("file", type=Path, help="compare.json of tq compare")
+    parser.add_argument("codec", help="the arm that is held against all others")
+    options = parser.parse_args(arguments)
+    try:
+        rows = versus(read_result(options.file), options.codec)
+    except TqError as error:
+        print(f"versus: {error}", file=sys.stderr)
+        return 2
+    print(text_table(list(COLUMNS), versus_rows(rows)))
     return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main())

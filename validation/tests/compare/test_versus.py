@@ -31,7 +31,7 @@ def result() -> dict[str, Any]:
         row("same", 4.0, BASE + noise - noise.mean()), row("cheap", 2.3, 9 * BASE), row("dear", 5.0, BASE / 9),
         row("close", 4.25, BASE / 3),
     ]  # fmt: skip
-    return {"rows": rows}
+    return {"schema": {"name": "tq-compare", "version": 1}, "rows": rows}
 
 
 def test_difference_and_who_is_compared() -> None:
@@ -55,3 +55,19 @@ def test_the_table_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert module.main([str(path), "mine"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[0] == "arm" and any("better 3.4" in line and "0 of 24" in line for line in lines)
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", "{}", '{"schema": {"name": "other"}, "rows": []}'])
+def test_another_file_is_bad_input_in_one_line(
+    content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "x.json"
+    if content is not None:
+        path.write_text(content)
+    assert module.main([str(path), "mine"]) == 2
+    said = capsys.readouterr()
+    assert (
+        said.out == ""
+        and said.err.startswith("versus: file: expected the JSON of tq compare")
+        and said.err.count("\n") == 1
+    )

@@ -7,14 +7,15 @@ from typing import Any
 from tq_core.codecs.arm import Arm
 from tq_core.codecs.arms import get_arm
 from tq_core.codecs.base import F32
-from tq_core.codecs.calibration import Calibration
+from tq_core.codecs.calibration import Calibration, check_fit
 from tq_core.codecs.fp8 import fit_fp8
 from tq_core.codecs.kvquant_fit import fit_kvquant_keys, fit_kvquant_values
 from tq_core.codecs.qserve import fit_smoothing
 from tq_core.codecs.shaped_arm import BEST_SINKS
-from tq_core.codecs.shaped_fit import ShapedParts, fit_shaped_keys, fit_shaped_values
+from tq_core.codecs.shaped_fit import FIT_TOKENS, ShapedParts, fit_shaped_keys, fit_shaped_values
 from tq_core.codecs.spinquant import fit_spinquant
 from tq_core.errors import CodecError
+from tq_core.math.prng import check_seed
 from tq_core.math.rotary import Rotary
 
 
@@ -47,10 +48,15 @@ def fit_arm(
     elif name == "best-turbo":
         if queries is None:
             raise CodecError("queries: expected those that read the keys, for best-turbo, got None")
-        seed = options.pop("seed", 1)
-        kept = options.get("sinks", BEST_SINKS)  # never coded, and unlike all others
+        for vectors in (keys, values, queries):
+            check_fit(vectors, FIT_TOKENS)
+        seed, kept = options.pop("seed", 1), options.get("sinks", BEST_SINKS)
+        check_seed(seed)
+        get_arm("fp16", sinks=kept)  # refuses what is no count of tokens
+        # Sinks are never coded, and unlike all other tokens.
+        k, v, q = (x[:, kept:] for x in (keys, values, queries))
         made = {
-            "key": fit_shaped_keys(keys[:, kept:], queries[:, kept:], ShapedParts(seed=seed)),
-            "value": fit_shaped_values(values[:, kept:], ShapedParts(seed=seed + 1)),
+            "key": fit_shaped_keys(k, q, ShapedParts(seed=seed)),
+            "value": fit_shaped_values(v, ShapedParts(seed=(seed + 1) % 2**64)),
         }
     return get_arm(name, **{f"{side}_calibration": c for side, c in made.items()}, **options)

@@ -46,13 +46,12 @@ FLAT = Threshold(
 CENTRING_BITS = Threshold(
     "centring-bits", 0.25, "bits per channel saved, after the centre's own", "prototype",
     "removing a share e of the energy is worth -log2(1 - e) / 2 bits; a page mean (0.5 to 1 bit on SmolLM2) halved the KL, "
-    "a static mean (0.3 to 0.8) lowered it by a fifth, below that nothing was measurable; the same here on one text: 0.0162 "
-    "without a centre, 0.0067, 0.0110 and 0.0081 with a page, static and pre-RoPE centre (3 bits, window 32, 1 sink)",
+    "a static mean (0.3 to 0.8) lowered it by a fifth, below that nothing was measurable",
 )  # fmt: skip
 SMALL_FIRST = Threshold(
     "small-first-key", 0.6, "length of the key at position 0 over the usual", "prototype",
     "0.2 to 0.6 in SmolLM2, where centred keys without a sink raised the KL from 0.043 to 0.073 and one sink lowered it to "
-    "0.027 (here, page centre on one text: 0.020, 0.042 and 0.007); 0.46 to 1.28 in Gemma-3, where centring did no harm",
+    "0.027; 0.46 to 1.28 in Gemma-3, where centring did no harm",
 )  # fmt: skip
 LARGE_FIRST = Threshold(
     "large-first-key", 1.7, "length of the key at position 0 over the usual", "calculated",

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tq_core.codecs.arm import Arm
-from tq_core.codecs.base import F32, CodecTags, KeyCodec, Pages, Streams
-from tq_core.codecs.calibration import Calibration, check_calibration, check_fit
+from tq_core.codecs.around import AroundCodec
+from tq_core.codecs.base import F32, CodecTags, KeyCodec, Pages
+from tq_core.codecs.calibration import Calibration, check_fit
 from tq_core.codecs.rows import RUN_PAGES, by_head
 from tq_core.errors import CodecError, check
 from tq_core.kernels.backend import Backend
@@ -25,57 +26,20 @@ FIT_TOKENS = 32
 
 
 @dataclass(frozen=True)
-class OffsetKeys:
+class OffsetKeys(AroundCodec[KeyCodec]):
     """``inner`` stores keys minus ``calibration``'s offset. Raises CodecError for another method's calibration."""
 
-    inner: KeyCodec
-    calibration: Calibration
     rotary: Rotary | None = None
 
     name = "offset"
 
-    def __post_init__(self) -> None:
-        check(hasattr(self.inner, "scores"), "inner", "a key codec", repr(self.inner), CodecError)
-        check_calibration(self.calibration, METHOD, required=True)
+    _method = METHOD
+    _reads = ("scores", "key")
 
     @property
     def tags(self) -> CodecTags:
-        """The inner codec's, with what an absolute offset adds."""
-        before = self.rotary is not None or self.inner.tags.pre_rope
-        return replace(
-            self.inner.tags, needs_calibration=True, pre_rope=before, same_bits=False, scale_free=False
-        )
-
-    @property
-    def flush_tokens(self) -> int:
-        """The inner codec's."""
-        return self.inner.flush_tokens
-
-    @property
-    def page_tokens(self) -> int:
-        """The inner codec's."""
-        return self.inner.page_tokens
-
-    @property
-    def longest_offset(self) -> float:
-        """Length of the longest vector that is taken off a key, which may become so much longer."""
-        offsets = self.calibration.arrays["offset"].astype(np.float64)
-        own = float(np.linalg.norm(offsets, axis=-1).max())
-        return own + float(getattr(self.inner, "longest_offset", 0.0))
-
-    def check(self, head_dim: int) -> None:
-        self.inner.check(head_dim)
-        fitted = self.calibration.head_dim
-        check(fitted == head_dim, "calibration", f"one for head_dim {head_dim}", fitted)
-
-    def streams(self, head_dim: int) -> Streams:
-        return self.inner.streams(head_dim)
-
-    def nominal_bits(self, head_dim: int) -> float:
-        return self.inner.nominal_bits(head_dim)
-
-    def fixed_bytes(self, head_dim: int) -> int:
-        return self.inner.fixed_bytes(head_dim) + self.calibration.nbytes
+        """As those of ``AroundCodec``; an offset that turns with the position is one before RoPE."""
+        return replace(super().tags, pre_rope=self.rotary is not None or self.inner.tags.pre_rope)
 
     def offsets(self, pages: Pages, first: int, count: int) -> F32:
         """(count or 1, n_kv_heads, head_dim) float32: what slots first.. are stored without."""
@@ -87,9 +51,6 @@ class OffsetKeys:
 
     def append(self, backend: Backend, pages: Pages, first: int, x: F32) -> None:
         self.inner.append(backend, pages, first, np.ascontiguousarray(x - self.offsets(pages, first, len(x))))
-
-    def erase(self, pages: Pages, page: int, first: int, head_dim: int) -> None:
-        self.inner.erase(pages, page, first, head_dim)
 
     def decode(self, pages: Pages, n_tokens: int, head_dim: int) -> F32:
         return self.inner.decode(pages, n_tokens, head_dim) + self.offsets(pages, 0, n_tokens)

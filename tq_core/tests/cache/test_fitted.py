@@ -93,6 +93,37 @@ def test_a_batch_must_say_its_layer_and_equals_the_cache() -> None:
         attend(layer=2)
 
 
+def test_sequences_of_a_batch_have_their_own_shift() -> None:
+    """Keys share an offset of one, so that the coded tokens' peak depends on the query: each sequence's on its own."""
+    arm = fitted()
+    caches = [cache_of(arm), PagedCache(SHAPE, arm, NumpyBackend())]
+    caches[1].append(1, *vectors(N - 20, 77)[1:])
+    queries = np.concatenate([vectors(1, 60)[0], -2 * vectors(1, 61)[0]])
+
+    def together(which: list[int]) -> np.ndarray:
+        parts = {}
+        for name in ("packed", "sinks", "recent"):
+            stores = [caches[i].stores[name] for i in which]
+            size = stores[0].layout.page_bytes
+            pages = [[s.pool.page(int(p)) for p in s.tables[1]] for s in stores]
+            pool = np.concatenate([page for own in pages for page in own])
+            width, at = max(map(len, pages)), 0
+            tables = np.zeros((len(which), width), np.uint32)
+            for row, own in enumerate(pages):
+                tables[row, : len(own)] = np.arange(at, at + len(own))
+                at += len(own)
+            assert pool.size == at * size
+            counts, firsts = np.array([s.count(1) for s in stores]), np.array([s.first[1] for s in stores])
+            parts[name] = HalfPart(pool, tables, counts, firsts)
+        packed = parts.pop("packed")
+        return paged_attention(
+            queries[which], packed.pool, packed.block_tables, packed.counts, keys=arm.key_codec, values=arm.value_codec,
+            n_kv_heads=SHAPE.n_kv_heads, backend=NumpyBackend(), layer=1, **parts,
+        )  # fmt: skip
+
+    assert np.array_equal(together([0, 1]), np.concatenate([together([0]), together([1])]))
+
+
 def test_fork_and_file_go_on_alike_and_another_fit_is_refused(tmp_path: Path) -> None:
     arm = fitted()
     cache, path = cache_of(arm), tmp_path / "cache.tq"

@@ -65,6 +65,33 @@ def test_both_halves_and_the_offset_help() -> None:
         assert worse > 1.1 * best, name
 
 
+def test_every_head_is_fitted_to_its_own_queries_and_keys() -> None:
+    """Two layers of two KV heads, three query heads each, all different: a mix-up of any of them costs its scores."""
+    loud = [np.roll(LOUD, 16 * i) for i in range(4)]
+    asked = [np.roll(ASKED, 5 * i) for i in range(4)]
+    k = np.stack(
+        [
+            np.concatenate([gaussian(900, 1, D, 20 + i) * loud[i] for i in pair], 1)
+            for pair in ((0, 1), (2, 3))
+        ]
+    )
+    q = np.stack(
+        [
+            np.concatenate([gaussian(900, 3, D, 30 + i) * asked[i] for i in pair], 1)
+            for pair in ((0, 1), (2, 3))
+        ]
+    )
+    arrays = fit_shaped_keys(k, q).arrays
+    for i in range(4):
+        alone = fit_shaped_keys(
+            k[i // 2, :, i % 2][None, :, None], q[i // 2, :, 3 * (i % 2) : 3 * (i % 2) + 3][None]
+        ).arrays
+        for name, array in alone.items():
+            assert np.allclose(arrays[name][i // 2, i % 2], array[0, 0], rtol=1e-4, atol=1e-5), (name, i)
+    metrics = arrays["metric"].reshape(4, D, D)
+    assert all(not np.allclose(metrics[0], m, rtol=0.1, atol=0.1) for m in metrics[1:])
+
+
 def test_values_are_closer_where_channels_differ() -> None:
     v = gaussian(2000, 1, D, 5) * LOUD
     codec = ShapedValues(3, fit_shaped_values(v[None]))

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from tq_core.codecs.arms import Arm, arm_names, get_arm
-from tq_core.errors import ValueRangeError, check
+from tq_core.codecs.shaped_arm import planned_best_turbo
+from tq_core.errors import CodecError, ValueRangeError, check
 from tq_core.model.outline import KNOWN, MAX_TOKENS, ModelOutline, known
 from tq_core.model.outline_files import read_outline
+from tq_core.shapes import ModelShape
 from validation.budget import text
 from validation.budget.costs import Costs, bench_costs, given_costs
 from validation.budget.published import WRONG, check_all, unexpected
@@ -19,6 +21,7 @@ from validation.budget.sums import sums
 
 PASS, FAILED = 0, 1
 DEFAULT_TOKENS = 8192
+PLANNED = (*arm_names(), "best-turbo")  # arms whose tables have a size before they are fitted
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([KMGT]i?B|B)?", re.IGNORECASE)
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
 
@@ -47,7 +50,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
         help=f"{', '.join(KNOWN)}, a .gguf file or a config.json",
     )
     parser.add_argument("--context", type=int, metavar="TOKENS", help="default: what the model was made for")
-    parser.add_argument("--arm", default="structured-turbo", help=f"one of {', '.join(arm_names())}")
+    parser.add_argument("--arm", default="structured-turbo", help=f"one of {', '.join(PLANNED)}")
     parser.add_argument("--key-bits", "--bits-k", type=float, metavar="BITS")
     parser.add_argument("--value-bits", "--bits-v", type=float, metavar="BITS")
     parser.add_argument("--window", type=int, metavar="TOKENS", help="recent tokens kept in fp16")
@@ -73,9 +76,13 @@ def _outline(model: str) -> ModelOutline:
     return read_outline(model) if looks_like_path else known(model)
 
 
-def _arm(args: argparse.Namespace) -> Arm:
+def _arm(args: argparse.Namespace, shape: ModelShape) -> Arm:
     names = ("key_bits", "value_bits", "window", "sinks")
     options = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    if args.arm == "best-turbo":
+        return planned_best_turbo(shape, **options)
+    known = ", ".join(PLANNED)
+    check(args.arm in PLANNED, "arm", f"one of {known}", args.arm, CodecError)
     return get_arm(args.arm, **options)
 
 
@@ -101,7 +108,8 @@ def run(args: argparse.Namespace) -> int:
     """Print the plan; 1 when the context does not fit into the budget. Raises subclasses of TqError for bad input."""
     if args.published:
         return _published(args.json)
-    arm, outline = _arm(args), _outline(args.model)
+    outline = _outline(args.model)
+    arm = _arm(args, outline.shape)
     tokens = args.context if args.context is not None else outline.context_length or DEFAULT_TOKENS
     check(1 <= tokens <= MAX_TOKENS, "context", f"1..{MAX_TOKENS} tokens", tokens, ValueRangeError)
     budget = byte_count(args.budget) if args.budget is not None else None

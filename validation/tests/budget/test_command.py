@@ -6,10 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tq_core.cache.breakdown import breakdown
+from tq_core.cache.paged_cache import PagedCache
+from tq_core.cache.planned import planned
 from tq_core.codecs.arms import get_arm
+from tq_core.codecs.fit import fit_arm
+from tq_core.codecs.shaped_arm import planned_best_turbo
+from tq_core.kernels.backend import NumpyBackend
 from tq_core.model.outline import KNOWN
 from tq_core.model.outline_bytes import parts, plain_bytes
 from tq_core.shapes import ModelShape
@@ -175,6 +181,8 @@ def test_a_file_that_is_no_bench_result_is_bad_input(content: str, tmp_path: Pat
         (["--model", "gpt"], "model"),
         (["--model", "no/such.gguf"], "model file"),
         (["--arm", "turbo9"], "arm"),
+        (["--arm", "kvquant"], "arm: expected one of"),
+        (["--arm", "best-turbo", "--bits-k", "5"], "key_bits"),
         (["--key-bits", "5"], "key_bits"),
         (["--key-bits", "inf"], "key_bits"),
         (["--key-bits", "nan"], "key_bits"),
@@ -230,3 +238,16 @@ def test_published_tables(capsys, monkeypatch) -> None:
 )
 def test_sizes(given: str, nbytes: int) -> None:
     assert byte_count(given) == nbytes
+
+
+def test_best_turbo_is_planned_as_it_will_be(tmp_path: Path, capsys) -> None:
+    """Its tables are counted before they are fitted: as many bytes as a fitted arm's cache says."""
+    shape = ModelShape(2, 6, 2, 48)
+    x = np.random.default_rng(0).standard_normal((2, 64, 2, 48)).astype(np.float32)
+    q = np.random.default_rng(1).standard_normal((2, 64, 6, 48)).astype(np.float32)
+    fitted = fit_arm("best-turbo", x, x, queries=q, key_bits=4, value_bits=3, window=32)
+    real = PagedCache(shape, fitted, NumpyBackend()).ledger().fixed_tables
+    arm = planned_best_turbo(shape, key_bits=4, value_bits=3, window=32)
+    assert planned(shape, arm, 500).nbytes["fixed tables"] == real
+    assert arm.key_codec.streams(48) == fitted.key_codec.streams(48)
+    told(capsys, "--model", config(tmp_path), "--context", "200", "--arm", "best-turbo")

@@ -9,8 +9,8 @@ M = R S_v R^T, the plain error of the value.
 
 A rotary embedding makes keys of late positions other vectors than those of early ones: fit on the lengths that will be
 served (validation/compare/ablation.py measures what else is lost). The tables are float32, 3 head_dim^2 + head_dim entries
-per layer and KV head for keys and 3 head_dim^2 for values; the ledger counts them, and below a few hundred tokens they
-outweigh what the codes save.
+per layer and KV head for keys and 3 head_dim^2 for values; the ledger counts them, and below some 800 tokens (SmolLM2)
+or 1,300 (a Llama of 8B) they outweigh what the codes save: `tq plan --arm best-turbo` gives both.
 
 Directions in which calibration has seen (nearly) nothing are taken for a part of the mean direction, so that a
 key channel that is dead there costs nothing and breaks nothing.

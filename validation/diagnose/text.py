@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tq_core.model.zoo import model_names
+
 # Figures of the table by column title; the last two are only there with queries.
 COLUMNS = (
     ("K/V", "norm_ratio"), ("centred", "norm_ratio_centred"), ("peak", "peak_channel_energy"), ("outl", "outlier_channels"),
@@ -92,4 +94,12 @@ def page(data: dict[str, Any]) -> str:
             f"key_errors: {kind} of 3-bit keys, all tokens stored; key_errors_sinks: the first four kept"
         )
         out.append(f"bits all-in: {arms}")
-    return "\n".join([*out, "", "advice (* is not what clean Gaussian vectors get)", *lines_of_advice(data)])
+    lines = [*out, "", "advice (* is not what clean Gaussian vectors get)", *lines_of_advice(data)]
+    if s["name"] in model_names():
+        arm = data["advice"]["arm"]
+        lines += [
+            "",
+            "best-turbo, which is fitted to a model, is outside this advice; hold the two against each other with",
+            f"  tq compare --model {s['name']} --arms best-turbo,{arm}",
+        ]
+    return "\n".join(lines)

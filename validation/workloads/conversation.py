@@ -1,0 +1,36 @@
+"""A conversation as token ids: in the format that the model was trained on, or as a written transcript."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tq_core.errors import ValueRangeError, check
+from tq_core.model.chat import Message, chat_tokens, has_conversations
+from tq_core.model.interface import LanguageModel
+
+NAMES = {"system": "Instructions", "user": "User", "assistant": "Assistant"}
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """ids: all turns, ready for the assistant's next one. form: "chatml" or "transcript". stop_ids end a reply."""
+
+    ids: list[int]
+    form: str
+    stop_ids: tuple[int, ...]
+
+
+def conversation(model: LanguageModel, messages: Sequence[Message]) -> Conversation:
+    """Token ids of a conversation. A model without conversation tokens reads "User: ..." and "Assistant: ..." lines.
+
+    Raises ValueRangeError without messages and for the tiny model, which knows no sentences.
+    """
+    check(len(messages) > 0, "messages", "one or more", len(messages), ValueRangeError)
+    check(model.name != "tiny", "model", "a model that reads text", model.name, ValueRangeError)
+    tokenizer: Any = getattr(model, "tokenizer", None)
+    if tokenizer is not None and has_conversations(tokenizer):
+        return Conversation(chat_tokens(tokenizer, messages), "chatml", (tokenizer.end_id,))
+    lines = [f"{NAMES[m.role]}: {m.content}" for m in messages]
+    return Conversation(model.tokenize("\n\n".join([*lines, "Assistant:"])), "transcript", ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,13 @@ class Record:
     not_shown: list[str]  # what the report does not establish
     not_exercised: list[str]  # what could have been checked and was not, with the reason
     run: dict[str, Any]  # command, time, git commit, machine, packages
+    incomplete: str = ""
+    study: dict[str, Any] = field(default_factory=dict)
+    workloads: list[dict[str, Any]] = field(default_factory=list)
+    decisions: list[dict[str, Any]] = field(default_factory=list)
+    comparisons: list[dict[str, Any]] = field(default_factory=list)
+    trajectories: list[dict[str, Any]] = field(default_factory=list)
+    performance: list[dict[str, Any]] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """The record with its schema and digest, as the JSON file has it."""

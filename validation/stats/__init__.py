@@ -28,12 +28,12 @@ __all__ = [
     "needed_mean",
     "net_loss_at_most",
     "paired",
-    "sign_flip_test",
     "permutation_p",
     "power_binary",
     "power_mean",
     "rejected",
     "share_at_least",
     "share_at_most",
+    "sign_flip_test",
     "upper_mean",
 ]

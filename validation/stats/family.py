@@ -24,9 +24,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     p = np.asarray(p_values, np.float64)
     check(p.ndim == 1, "p_values", "a list of numbers", p.shape)
     known = ~np.isnan(p)
-    check(
-        bool(((p[known] >= 0) & (p[known] <= 1)).all()), "p_values", "in 0..1", p_values, ValueRangeError
-    )
+    check(bool(((p[known] >= 0) & (p[known] <= 1)).all()), "p_values", "in 0..1", p_values, ValueRangeError)
     if not len(p):
         return []
     # As 1 an unknown p is counted and ranks last, so that no other claim gains from it.

@@ -92,7 +92,11 @@ def judge(
     n = len(x)
 
     def outcome(
-        passes: bool | None, method: str, note: str, bound: float | None = None, chance: _Chance = (None, None)
+        passes: bool | None,
+        method: str,
+        note: str,
+        bound: float | None = None,
+        chance: _Chance = (None, None),
     ) -> NonInferiority:
         loss = float(x.mean()) if n and np.isfinite(x).all() else None
         return NonInferiority(n, least_n, loss, bound, float(budget), passes, method, note, *chance)

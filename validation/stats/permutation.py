@@ -47,7 +47,9 @@ def sign_flip_test(
     exact = 2**n <= RESAMPLES if n < 64 else False
     if n == 0 or not np.isfinite(x).all():
         bad = int((~np.isfinite(x)).sum())
-        return SignFlips(np.nan, 1.0, n, exact, f"{bad} of {n} differences are not finite" if n else "no prompt")
+        return SignFlips(
+            np.nan, 1.0, n, exact, f"{bad} of {n} differences are not finite" if n else "no prompt"
+        )
     changed = int((x != 0).sum())
     if changed == 0:
         return SignFlips(1.0, 1.0, n, exact, f"no difference on {n} prompts")

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tq_core.errors import ModelUnavailable, TqError, ValueRangeError, check
+from validation import report_command
 from validation.bench import command as bench
 from validation.budget import command as budget
 from validation.compare import command as compare
 from validation.diagnose import command as diagnose
+from validation.diff import command as diff
 from validation.museum import command as museum
 
 PASS, FAILED, BAD_INPUT, INCOMPLETE, INTERRUPTED = 0, 1, 2, 3, 130
@@ -66,6 +68,8 @@ def _parser() -> _Parser:
     museum.add_parser(commands)
     diagnose.add_parser(commands)
     compare.add_parser(commands)
+    report_command.add_parser(commands)
+    diff.add_parser(commands)
     doctor = commands.add_parser("doctor", help="what runs on this machine, and what is missing")
     parity = commands.add_parser("parity", help="every kernel on every backend: the same bits")
     parity.add_argument(
@@ -261,6 +265,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return diagnose.run(options, Progress(options.quiet))
         if options.command == "compare":
             return compare.run(options, given)
+        if options.command == "report":
+            return report_command.run(options)
+        if options.command == "diff":
+            return diff.run(options)
         if options.command == "doctor":
             return _doctor(options)
         return _parity(options, given) if options.command == "parity" else _validate(options, given)

@@ -41,8 +41,10 @@ class StudyForm:
         self, model: str = "tiny", study: str = "tiny-episodes", arm: str = "structured-turbo", prompts: int | None = None,
         out: Path = BUILD / "report-notebook", compare: Callable[[Path, Path], str] | None = None,
     ) -> None:  # fmt: skip
-        self.out, self.record, self.found = out, None, None  # type: tuple[Path, Record | None, Findings | None]
-        self._compare, self._prompts, self._model = compare, prompts, None  # type: Any, int | None, LanguageModel | None
+        self.out, self._compare = out, compare
+        self.record: Record | None = None
+        self.found: Findings | None = None
+        self._model: LanguageModel | None = None
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self.model = _menu("Model", model_names(), model)

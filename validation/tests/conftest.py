@@ -5,11 +5,14 @@ import copy
 import pytest
 
 from tq_core.model.zoo import load_model
+from validation import report
 from validation.compare.store import Store
 from validation.engine import readings
 from validation.findings import collect
 from validation.plan import make_plan
 from validation.runner import make_record, prompts_for
+from validation.tests.records import make_record as study_record
+from validation.tests.records import make_samples
 
 
 @pytest.fixture(scope="session")
@@ -47,3 +50,11 @@ def _small_record(_small_run, tiny):
 def record(_small_record):
     """The record of these findings; a test may change its copy."""
     return copy.deepcopy(_small_record)
+
+
+@pytest.fixture(scope="session")
+def study_report(tmp_path_factory):
+    """Folder of a report with a study; tests only read it, or copy it."""
+    folder = tmp_path_factory.mktemp("study") / "report"
+    report.write(study_record(), folder, make_samples())
+    return folder

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from random import Random
 
 from tq_core.codecs.arm import WINDOW

@@ -192,7 +192,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     out = given.out or (None if given.rows else RESULT)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(found, indent=1) + "\n")
+        out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(table(found))
     return 0 if all(r["holds"] or not required(r) for r in found["rows"]) else 1
 

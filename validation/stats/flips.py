@@ -44,7 +44,7 @@ def chance_of_so_few(lost: int, gained: int, n: int, net: float) -> float:
     """Largest probability of a table at least as good as this one when the true net loss is ``net``."""
     from scipy import stats
 
-    seen = float(score(np.float64(lost), np.float64(gained), n, net))
+    seen = float(score(np.asarray(lost), np.asarray(gained), n, net))
     gains = np.arange(n + 1)
     most = _most_losses(gains, n, net, seen)
     # Rates of gains for which both rates and the rest are probabilities: net = p_lost - p_gained.

@@ -7,7 +7,6 @@ for certainty before.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -37,9 +36,9 @@ class Interval:
         return asdict(self)
 
 
-def generator(seed: int, of: Callable[..., object] | None = None) -> dict[str, np.random.Generator]:
-    """Keyword of a seeded generator for ``of`` (scipy's bootstrap): `rng` from scipy 1.15 on, `random_state` before."""
-    if of is None:
-        from scipy.stats import bootstrap as of
-    known = "rng" if "rng" in inspect.signature(of).parameters else "random_state"
+def generator(seed: int, of: str = "bootstrap") -> dict[str, np.random.Generator]:
+    """Keyword of a seeded generator for scipy.stats' function ``of``: `rng` from 1.15 on, `random_state` before."""
+    from scipy import stats
+
+    known = "rng" if "rng" in inspect.signature(getattr(stats, of)).parameters else "random_state"
     return {known: np.random.default_rng(seed)}

@@ -89,7 +89,7 @@ def judge(
     check(math.isfinite(budget) and budget > 0, "budget", "more than 0", budget, ValueRangeError)
     check(0.5 < confidence < 1, "confidence", "more than 0.5 and less than 1", confidence, ValueRangeError)
     check(least_n >= 2, "least_n", "at least 2", least_n, ValueRangeError)
-    n = len(x)
+    n, budget = len(x), float(budget)
 
     def outcome(
         passes: bool | None,
@@ -99,7 +99,7 @@ def judge(
         chance: _Chance = (None, None),
     ) -> NonInferiority:
         loss = float(x.mean()) if n and np.isfinite(x).all() else None
-        return NonInferiority(n, least_n, loss, bound, float(budget), passes, method, note, *chance)
+        return NonInferiority(n, least_n, loss, bound, budget, passes, method, note, *chance)
 
     if not np.isfinite(x).all():
         bad = int((~np.isfinite(x)).sum())

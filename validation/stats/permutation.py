@@ -42,7 +42,9 @@ def sign_flip_test(
 
     x = np.asarray(differences, np.float64)
     check(x.ndim == 1, "differences", "shape (n_prompts,)", x.shape)
-    check(alternative in _ALTERNATIVES, "alternative", _ALTERNATIVES, alternative, ValueRangeError)
+    check(
+        alternative in _ALTERNATIVES, "alternative", " or ".join(_ALTERNATIVES), alternative, ValueRangeError
+    )
     n = len(x)
     exact = 2**n <= RESAMPLES if n < 64 else False
     if n == 0 or not np.isfinite(x).all():
@@ -67,7 +69,7 @@ def sign_flip_test(
             vectorized=True,
             n_resamples=RESAMPLES,
             alternative=alternative,
-            **generator(seed, stats.permutation_test),
+            **generator(seed, "permutation_test"),
         )
         p = float(found.pvalue)
     return SignFlips(p, min(least, 1.0), n, exact, f"smallest p possible {min(least, 1.0):.2g}")

@@ -65,7 +65,8 @@ def make_tokenizer() -> tokenizers.Tokenizer:
     """Byte-level BPE with Qwen's rule for words, over printable ASCII alone."""
     tokens = [*SPECIAL, *ALPHABET, *(merge.replace(" ", "") for merge in MERGES)]
     vocab = {token: number for number, token in enumerate(tokens)}
-    made = tokenizers.Tokenizer(models.BPE(vocab=vocab, merges=[tuple(merge.split(" ")) for merge in MERGES]))
+    merges = [(left, right) for left, right in (merge.split(" ") for merge in MERGES)]
+    made = tokenizers.Tokenizer(models.BPE(vocab=vocab, merges=merges))
     made.normalizer = normalizers.NFC()
     pattern = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
     made.pre_tokenizer = pre_tokenizers.Sequence(

@@ -93,7 +93,9 @@ FORMATS = (
 def conversation_format(tokenizer: TextTokenizer) -> ConversationFormat | None:
     """The format that a model was trained to converse in; None for a model without one that is known here."""
     for known in FORMATS:
-        if known.tokens[0] in tokenizer.template and all(token in tokenizer.special for token in known.tokens):
+        if known.tokens[0] in tokenizer.template and all(
+            token in tokenizer.special for token in known.tokens
+        ):
             return known
     return None
 

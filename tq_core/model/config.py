@@ -83,6 +83,8 @@ class DecoderConfig:
         for layer in range(self.shape.n_layers):
             shapes.update({f"blk.{layer}.{name}.weight": shape for name, shape in block.items()})
             if self.projection_bias:
-                biases = {f"blk.{layer}.{name}.bias": block[name][:1] for name in ("attn_q", "attn_k", "attn_v")}
+                biases = {
+                    f"blk.{layer}.{name}.bias": block[name][:1] for name in ("attn_q", "attn_k", "attn_v")
+                }
                 shapes.update(biases)
         return shapes

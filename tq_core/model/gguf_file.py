@@ -27,7 +27,9 @@ TENSOR_TYPES = (
     "F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "TQ1_0", "TQ2_0",
     "MXFP4", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S", "IQ1_M", "IQ4_NL", "IQ4_XS",
 )  # fmt: skip
-ROPE_TENSOR = "rope_freqs.weight"  # of the rotary embedding and not of the network; any architecture may have it
+ROPE_TENSOR = (
+    "rope_freqs.weight"  # of the rotary embedding and not of the network; any architecture may have it
+)
 _ROWS_AT_ONCE = 4096
 
 
@@ -88,7 +90,12 @@ class GgufFile:
             known = info.type_name in TENSOR_TYPES
             require(known, f"type of {name}", f"one of {', '.join(TENSOR_TYPES)}", info.type_name)
         for name in tensors:
-            require(name in expected or name == ROPE_TENSOR, name, "no tensor that the architecture does not use", "one")
+            require(
+                name in expected or name == ROPE_TENSOR,
+                name,
+                "no tensor that the architecture does not use",
+                "one",
+            )
 
     def tensor(self, name: str) -> np.ndarray:
         """The tensor as a read-only float32 array of its shape; ModelFileError if not all are finite.

@@ -58,9 +58,10 @@ class HfFields:
         kind = self._typed("model_type", str, "")
         self.family = FAMILIES.get(kind, kind)
         require(kind in FAMILIES, "model_type", f"one of {', '.join(FAMILIES)}", repr(kind[:60]))
-        ropes = config.get("rope_parameters", config.get("rope_scaling"))
-        if ropes is None:
-            ropes = {}
+        ropes = config.get("rope_parameters")
+        if ropes is None:  # what the library's fourth version and older ones wrote
+            ropes = config.get("rope_scaling")
+        ropes = {} if ropes is None else ropes
         require(isinstance(ropes, dict), "rope_parameters", "an object", type(ropes).__name__)
         nested = isinstance(ropes.get(_FULL), dict)
         self._rope: dict[str, Any] = ropes[_FULL] if nested else ropes

@@ -48,7 +48,9 @@ class HfFolder:
             for name in filter(is_weight, shard.tensors):
                 if listed is not None:
                     right = listed.pop(name, None)
-                    require(right == shard.path.name, f"place of {name[:80]} in {INDEX}", shard.path.name, right)
+                    require(
+                        right == shard.path.name, f"place of {name[:80]} in {INDEX}", shard.path.name, right
+                    )
                 known = gguf_name(name, fields.family)
                 if known == "output.weight" and fields.tied_output:
                     continue  # some checkpoints store the embedding twice
@@ -65,7 +67,12 @@ class HfFolder:
             file, stored = self.where[name]
             info = file.tensors[stored]
             require(info.shape == shape, f"shape of {stored}", f"{shape}", info.shape)
-            require(info.dtype in WEIGHT_TYPES, f"type of {stored}", f"one of {', '.join(WEIGHT_TYPES)}", info.dtype)
+            require(
+                info.dtype in WEIGHT_TYPES,
+                f"type of {stored}",
+                f"one of {', '.join(WEIGHT_TYPES)}",
+                info.dtype,
+            )
         for name in self.where:
             require(name in expected, name[:80], "no tensor that the architecture does not use", "one")
 
@@ -81,11 +88,11 @@ class HfFolder:
 
     def json(self, name: str) -> dict[str, Any] | None:
         """A JSON object that the folder may have beside the others; None without it. ModelFileError for no object."""
-        return _object(self.path, name, self.digests) if (self.path / name).exists() else None
+        return _object(self.path, name, self.digests) if (self.path / name).is_file() else None
 
     def text(self, name: str) -> str | None:
         """A text that the folder may have; None without it."""
-        return _text(self.path, name, self.digests) if (self.path / name).exists() else None
+        return _text(self.path, name, self.digests) if (self.path / name).is_file() else None
 
     def digest(self) -> str:
         """SHA-256 (hex) of the digests and names of all files that were read so far."""
@@ -95,13 +102,14 @@ class HfFolder:
 
 def _shards(path: Path, digests: dict[str, str]) -> tuple[list[SafetensorsFile], dict[str, str] | None]:
     """The files with weights, and what the index says about which tensor is where (None without an index)."""
-    if (path / WEIGHTS).exists():
+    if (path / WEIGHTS).is_file():
         return [SafetensorsFile.read(path / WEIGHTS)], None
-    there = (path / INDEX).exists()
-    require(there, str(path), f"{WEIGHTS}, or {INDEX} and its files", "neither")
+    require((path / INDEX).is_file(), str(path), f"{WEIGHTS}, or {INDEX} and its files", "neither")
     listed = _object(path, INDEX, digests).get("weight_map")
-    ok = isinstance(listed, dict) and all(isinstance(name, str) for name in listed.values())
-    require(ok, f"weight_map of {INDEX}", "an object of file names", type(listed).__name__)
+    if not isinstance(listed, dict) or not all(isinstance(name, str) for name in listed.values()):
+        raise ModelFileError(
+            f"weight_map of {INDEX}: expected an object of file names, got {type(listed).__name__}"
+        )
     names = sorted(set(listed.values()))
     require(1 <= len(names) <= MAX_SHARDS, f"weight_map of {INDEX}", f"1..{MAX_SHARDS} files", len(names))
     for name in names:
@@ -112,6 +120,7 @@ def _shards(path: Path, digests: dict[str, str]) -> tuple[list[SafetensorsFile],
 
 
 def _text(path: Path, name: str, digests: dict[str, str]) -> str:
+    require((path / name).is_file(), str(path), f"a file {name} in it", "no such file")
     try:
         with (path / name).open("rb") as file:
             data = file.read(MAX_JSON_BYTES + 1)

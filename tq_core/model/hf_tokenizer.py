@@ -81,5 +81,7 @@ def _template(folder: HfFolder) -> str:
     if isinstance(value, list):  # several by name
         named = [entry for entry in value if isinstance(entry, dict)]
         value = next((entry.get("template") for entry in named if entry.get("name") == "default"), None)
-    require(value is None or isinstance(value, str), f"chat_template of {_SETTINGS}", "text", type(value).__name__)
+    require(
+        value is None or isinstance(value, str), f"chat_template of {_SETTINGS}", "text", type(value).__name__
+    )
     return value or ""

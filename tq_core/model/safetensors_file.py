@@ -50,7 +50,9 @@ class SafetensorsFile:
         file is no longer the one that was checked.
         """
         info = self.tensors[name]
-        require(info.dtype in WEIGHT_TYPES, f"type of {name}", f"one of {', '.join(WEIGHT_TYPES)}", info.dtype)
+        require(
+            info.dtype in WEIGHT_TYPES, f"type of {name}", f"one of {', '.join(WEIGHT_TYPES)}", info.dtype
+        )
         try:
             with self.path.open("rb") as file:
                 file.seek(info.start)

@@ -60,7 +60,12 @@ def scan_tensors(header: bytes, file_bytes: int, name: str) -> dict[str, StoredT
     in_order = dict(sorted(tensors.items(), key=lambda item: (item[1].start, item[1].n_bytes)))
     free = base
     for key, tensor in in_order.items():
-        require(tensor.start == free, f"data_offsets of {key[:80]}", f"a start at {free - base}", tensor.start - base)
+        require(
+            tensor.start == free,
+            f"data_offsets of {key[:80]}",
+            f"a start at {free - base}",
+            tensor.start - base,
+        )
         free += tensor.n_bytes
     require(free == file_bytes, f"size of {name}", f"{free} bytes, as its header says", file_bytes)
     return in_order
@@ -89,13 +94,17 @@ def _tensor(key: str, entry: Any, base: int) -> StoredTensor:
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     known = isinstance(dtype, str) and dtype in _ELEMENT_BYTES
     require(known, f"dtype of {field}", f"one of {', '.join(_ELEMENT_BYTES)}", f"{dtype!r:.80}")
-    ok = isinstance(shape, list) and len(shape) <= MAX_DIMENSIONS and all(_whole(n, MAX_EXTENT) for n in shape)
+    ok = (
+        isinstance(shape, list) and len(shape) <= MAX_DIMENSIONS and all(_whole(n, MAX_EXTENT) for n in shape)
+    )
     require(ok, f"shape of {field}", f"at most {MAX_DIMENSIONS} extents", f"{shape!r:.80}")
     ok = isinstance(offsets, list) and len(offsets) == 2 and all(_whole(n, 1 << 62) for n in offsets)
     require(ok, f"data_offsets of {field}", "two offsets", f"{offsets!r:.80}")
     n_bytes = _ELEMENT_BYTES[dtype] * prod(shape)
     begin, end = offsets
-    require(end - begin == n_bytes, f"data_offsets of {field}", f"{n_bytes} bytes of {dtype} {shape}", end - begin)
+    require(
+        end - begin == n_bytes, f"data_offsets of {field}", f"{n_bytes} bytes of {dtype} {shape}", end - begin
+    )
     return StoredTensor(dtype, tuple(shape), base + begin, n_bytes)
 
 

@@ -60,9 +60,7 @@ class TextTokenizer:
             facts["begin"] = begin[0]
         size = len(vocabulary.tokens)
         template = file.metadata("tokenizer.chat_template", str, "")
-        return cls(
-            (end_id,), begin, special, size, digest(facts), template, parsing, literal, made.merge
-        )
+        return cls((end_id,), begin, special, size, digest(facts), template, parsing, literal, made.merge)
 
     @property
     def end_id(self) -> int:

@@ -43,7 +43,9 @@ class DecoderModel:
     @classmethod
     def from_gguf(cls, file: GgufFile, name: str) -> DecoderModel:
         """Build the model from a scanned file; ModelFileError when it does not describe one."""
-        return cls.build(name, read_config(GgufFields(file)), file, TextTokenizer.from_gguf(file), file.digest)
+        return cls.build(
+            name, read_config(GgufFields(file)), file, TextTokenizer.from_gguf(file), file.digest
+        )
 
     @classmethod
     def from_folder(cls, folder: HfFolder, name: str) -> DecoderModel:
@@ -58,7 +60,11 @@ class DecoderModel:
     ) -> DecoderModel:
         """A model from its parts; the errors of DecoderWeights.read."""
         weights = DecoderWeights.read(source, config)
-        n_positions, head_dim, layers = config.context_length, config.shape.head_dim, range(config.shape.n_layers)
+        n_positions, head_dim, layers = (
+            config.context_length,
+            config.shape.head_dim,
+            range(config.shape.n_layers),
+        )
         keys = {(config.theta(layer), config.divisors(layer)) for layer in layers}
         ropes = {key: RopeTable.build(n_positions, head_dim, *key) for key in keys}
         return cls(name, config, weights, tokenizer, digest, ropes)

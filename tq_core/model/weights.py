@@ -74,7 +74,9 @@ class DecoderWeights:
             return stacked(layer, name) if there else None
 
         def bias(layer: int) -> np.ndarray | None:
-            return stacked(layer, "attn_q", "attn_k", "attn_v", kind="bias") if config.projection_bias else None
+            return (
+                stacked(layer, "attn_q", "attn_k", "attn_v", kind="bias") if config.projection_bias else None
+            )
 
         embedding = source.tensor("token_embd.weight")
         blocks = tuple(

@@ -6,7 +6,7 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 
-from tq_core.errors import ModelUnavailable, ValueRangeError, check
+from tq_core.errors import ModelFileError, ModelUnavailable, ValueRangeError, check
 from tq_core.model.config import DecoderConfig
 from tq_core.model.fetch import fetch
 from tq_core.model.interface import LanguageModel
@@ -37,8 +37,8 @@ def load_model(name: str = "tiny", *, may_fetch: bool = True) -> LanguageModel:
     fetched into it first when they are not there; the terms of "gemma" are said then. A path (``is_model_path``) is
     that of a GGUF file or of a folder with config.json, safetensors and tokenizer.json, or of one of these files; the
     model is called as its file or folder is. Raises ValueRangeError for an unknown name, ModelUnavailable (with what
-    to do) when the file is missing and cannot be fetched or the weights exceed the machine's memory, and
-    ModelFileError when a file is not what it should be or of a family that is not supported.
+    to do) when the file of a known name is missing and cannot be fetched or weights exceed the machine's memory, and
+    ModelFileError when a path leads to nothing, to a family that is not supported, or to files that are damaged.
     """
     if is_model_path(name):
         return _load_path(Path(name))
@@ -58,11 +58,13 @@ def load_model(name: str = "tiny", *, may_fetch: bool = True) -> LanguageModel:
 def _load_path(path: Path) -> LanguageModel:
     try:
         path = path.expanduser().resolve()
-        there = path.exists()
+        there = path.is_dir() or path.is_file()
     except (OSError, RuntimeError, ValueError) as error:  # no home, a loop of links, a zero byte
-        raise ModelUnavailable(f"model: expected a path, got {str(error)[:120]}") from error
+        raise ModelFileError(f"model: expected a path, got {str(error)[:120]}") from error
     if not there:
-        raise ModelUnavailable(f"model: expected a GGUF file or a folder with config.json, got no such path: {path}")
+        raise ModelFileError(
+            f"model: expected a GGUF file or a folder with config.json, got no such path: {path}"
+        )
     if path.is_file() and path.suffix in (".json", ".safetensors"):
         path = path.parent
     return _load_own(str(path), _stamps(path))

@@ -95,6 +95,7 @@ def test_a_text_of_ones_own(files, capsys):
         assert checked(json.loads(said.out))["source"]["text"] == "mine.txt"
 
 
+@pytest.mark.slow
 def test_a_model_by_its_path(tmp_path, capsys):
     data = told(capsys, folder("qwen2", tmp_path), "--tokens", 64)
     assert data["source"]["name"] == "qwen2" and data["source"]["rotary_known"]

@@ -12,8 +12,9 @@ import numpy as np
 from tq_core.codecs.arms import Arm, get_arm
 from tq_core.model.interface import LanguageModel
 from validation.attention_scores import AttentionScores
-from validation.controls import NO_OP, PLANTED_BAD, REFERENCE, control_seats
-from validation.engine.cell import SOURCE, Held, Job, Seat
+from validation.controls import NO_OP, PLANTED_BAD, control_seats
+from validation.controls import REFERENCE as UNCOMPRESSED
+from validation.engine.cell import REFERENCE, SOURCE, Held, Job, Seat
 from validation.engine.execute import Executor
 from validation.engine.reading import Reading
 from validation.engine.readings import Readings, read_all, seats_of
@@ -189,7 +190,7 @@ def gather(
     found = Findings(
         plan=plan,
         documents=[job.prompt for (name, job), _ in whole if name == primary],
-        reference=ArmFindings(REFERENCE, plain),
+        reference=ArmFindings(UNCOMPRESSED, plain),
         arms={name: ArmFindings(name, arm.describe()) for name, arm in arms.items()},
         planted_bad=ArmFindings(PLANTED_BAD, {}),
         no_op=ArmFindings(NO_OP, plain),

@@ -135,7 +135,7 @@ def make_record(
                 "level": tables.LEVEL,
             },
         },
-        inputs=[d.describe() for d in f.documents],
+        inputs=[p.describe() for w in f.workloads.values() for p in w.prompts],
         engines=[
             {"name": s.name, "status": "available" if s.available else "not available", "reason": s.reason}
             for s in statuses

@@ -33,7 +33,7 @@ SIMULATED_CHUNK = 512
 SAMPLING = {"temperature": 0.8, "top_p": 0.95}
 ALIGNMENT_BYTES = 3 * 64  # three pools, each moved to a 64-byte boundary inside its block
 SINGLE_ENTRIES = ("headers", "padding", "idle", "recent", "sinks", "block_tables", "scratch", "fixed_tables")
-REFERENCE, SOURCE = "fp16", "float32"
+REFERENCE, SOURCE = "reference", "float32"  # labels of readings; the reference is the uncompressed arm
 Kind = Literal["paged", "simulated", "source"]
 
 

@@ -184,7 +184,7 @@ def make_record(**changes: Any) -> Record:
     counted = {"total": 5, "pass": 4, "fail": 0, "not_exercised": 1}
     headline = {"kl_mean": 0.004, "top1_agreement": 0.9987, "bits_all_in": 3.25, "memory_share_of_fp16": 0.21}
     shape = {"n_layers": 4, "n_query_heads": 4, "n_kv_heads": 2, "head_dim": 64}
-    plan = {"arm": ARMS[0], "length": 128, "kl_budget": 0.02, "top1_budget": 0.97, "budgets_from": "the study", "seed": 1}  # fmt: skip
+    plan = {"arm": ARMS[0], "study": {"name": "ordinary-chat", "seeds": {"resampling": 1}}, "exploratory": []}
     fields: dict[str, Any] = {
         "status": "incomplete",
         "verdict": ["INCOMPLETE: nothing failed, but not everything was exercised.", "Arm structured-turbo on smollm2."],

@@ -71,8 +71,8 @@ def test_a_nan_is_never_a_pass(many):
 def test_a_workload_at_the_floor_tells_nothing(many):
     w = many.workloads["episodes"]
     assert information_of(w).status == "ceiling"
-    reference = w.readings["fp16"]
-    w.readings["fp16"] = [replace(r, alternatives=r.floor) for r in reference]
+    reference = w.readings["reference"]
+    w.readings["reference"] = [replace(r, alternatives=r.floor) for r in reference]
     told = information_of(w)
     assert told.status == "floor" and "no information" in told.evidence
     assert decide(many, budget("log_odds", 100.0)).status == "not exercised"
@@ -86,13 +86,13 @@ def test_at_the_ceiling_shares_decide_nothing_and_log_odds_do(many):
 
 def test_between_floor_and_ceiling_it_is_informative(many):
     w = many.workloads["episodes"]
-    w.readings["fp16"][0] = replace(w.readings["fp16"][0], alternatives=np.array([-5.0, -1.0, -6.0, -7.0]))
+    w.readings["reference"][0] = replace(w.readings["reference"][0], alternatives=np.array([-5.0, -1.0, -6.0, -7.0]))
     assert information_of(w).status == "informative"
 
 
 def test_without_alternatives_it_is_not_told(many):
     w = many.workloads["episodes"]
-    w.readings["fp16"] = [replace(r, alternatives=np.zeros(0)) for r in w.readings["fp16"]]
+    w.readings["reference"] = [replace(r, alternatives=np.zeros(0)) for r in w.readings["reference"]]
     assert information_of(w).status == "not told"
     assert decide(many, budget("flips", 0.5)).status == "not exercised"
 
@@ -122,7 +122,7 @@ def test_where_replies_part(many):
     ] == [None, 1, 1, None]
     w = many.workloads["episodes"]
     same, other = [5, 6, 7, 8], [5, 6, 9, 9]
-    w.readings["fp16"] = [replace(r, generated=same, sampled={"1": same}) for r in w.readings["fp16"]]
+    w.readings["reference"] = [replace(r, generated=same, sampled={"1": same}) for r in w.readings["reference"]]
     w.readings[many.plan.arm] = [
         replace(r, generated=other if i % 2 else same, sampled={"1": same})
         for i, r in enumerate(w.readings[many.plan.arm])

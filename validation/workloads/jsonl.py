@@ -78,7 +78,7 @@ def _object(number: int, line: bytes) -> tuple[dict[str, Any], list[Fault]]:
     try:
         value = json.loads(line.decode("utf-8"), object_pairs_hook=_once, parse_constant=_not_a_number)
         json.dumps(value, ensure_ascii=False).encode("utf-8")  # halves of a surrogate pair are no text
-    except UnicodeError as error:
+    except (UnicodeDecodeError, UnicodeEncodeError) as error:
         return {}, [Fault(number, "line", "UTF-8", f"{error.reason} at position {error.start}")]
     except RecursionError:
         return {}, [Fault(number, "line", "JSON that is not nested this deeply", f"{len(line)} bytes of it")]

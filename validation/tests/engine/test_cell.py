@@ -47,10 +47,10 @@ def found(prompt, seats):
 
 
 def test_the_reference_and_the_no_op_arm_are_zero_everywhere(found):
-    for label in ("fp16", "no-op"):
+    for label in ("reference", "no-op"):
         scores = found[label].scores
         assert not scores.kl.any() and not scores.max_difference.any() and scores.same_top.all()
-        assert np.array_equal(found[label].alternatives, found["fp16"].alternatives)
+        assert np.array_equal(found[label].alternatives, found["reference"].alternatives)
 
 
 def test_an_arm_read_twice_has_the_same_bits_and_the_window_is_exact(found):
@@ -73,13 +73,13 @@ def test_the_source_runtime_differs_by_the_rounding_of_fp16_only(found):
 
 
 def test_alternatives_are_the_probabilities_of_reading_on(tiny, prompt, found):
-    for tokens, got in zip(prompt.alternatives, found["fp16"].alternatives, strict=True):
+    for tokens, got in zip(prompt.alternatives, found["reference"].alternatives, strict=True):
         cache = PagedCache(tiny.shape, get_arm("fp16"), get_backend())
         logits = tiny.forward(np.concatenate([prompt.tokens, tokens]), cache)
         rows = log_softmax(logits[len(prompt.tokens) - 1 : -1])
         assert got == pytest.approx(rows[np.arange(len(tokens)), tokens].sum(), abs=1e-4)
-    assert found["fp16"].alternatives.argmax() == 0, "the tiny model knows its task"
-    assert len(found["fp16"].floor) == len(prompt.alternatives) and len(found["turbo"].floor) == 0
+    assert found["reference"].alternatives.argmax() == 0, "the tiny model knows its task"
+    assert len(found["reference"].floor) == len(prompt.alternatives) and len(found["turbo"].floor) == 0
 
 
 def test_attention_is_compared_on_the_asked_layers_of_paged_arms(found):
@@ -103,11 +103,11 @@ def test_an_own_reply_is_forced_on_every_arm_and_its_end_too(tiny, prompt):
         alternatives=(),
     )  # fmt: skip
     first = read(tiny, free, [Seat("turbo", get_arm("structured-turbo", window=48))], sampling=(1, 2))
-    own = first["fp16"]
+    own = first["reference"]
     assert len(own.generated) == 6 and own.forced == own.generated == first["turbo"].forced
     assert len(own.scores) == 6 and set(own.sampled) == {"1", "2"}
     ended = replace(free, stop_ids=(own.generated[3],))
-    stopped = read(tiny, ended, [])["fp16"]
+    stopped = read(tiny, ended, [])["reference"]
     at = own.generated.index(own.generated[3])
     assert stopped.generated == own.generated[:at] and stopped.forced == own.generated[: at + 1]
 

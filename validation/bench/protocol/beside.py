@@ -34,7 +34,12 @@ def node_modules() -> Path:
 
 
 def beside(
-    model: LanguageModel, contexts: Sequence[int], repeats: int, progress: Progress, seconds: float
+    model: LanguageModel,
+    contexts: Sequence[int],
+    repeats: int,
+    progress: Progress,
+    seconds: float,
+    clock: str = "wall",
 ) -> tuple[list[Row], dict[str, Any]]:
     """(rows of "llama.cpp TYPE" at every length, versions)."""
     names = [f"llama.cpp {kind}" for kind in TYPES]
@@ -45,7 +50,7 @@ def beside(
         versions = child.ask({"op": "hello"}, seconds)["versions"]
         for context in contexts:
             for name, kind in zip(names, TYPES.values()):
-                rows += _rows(child, model, name, kind, context, repeats, progress, seconds)
+                rows += _rows(child, model, name, kind, context, repeats, progress, seconds, clock)
         return rows, versions
     except BackendError as error:
         reason = " ".join(str(error).split())
@@ -69,7 +74,7 @@ def _start(model: LanguageModel) -> LineProcess:
 
 def _rows(
     child: LineProcess, model: LanguageModel, name: str, kind: str, context: int, repeats: int,
-    progress: Progress, seconds: float,
+    progress: Progress, seconds: float, clock: str,
 ) -> list[Row]:  # fmt: skip
     if context > model.context_length:
         reason = f"{model.name} holds {model.context_length} tokens at most"
@@ -78,7 +83,14 @@ def _rows(
     ids = [int(x) for x in prompt(model, context)]
     for i in range(repeats):
         progress(f"{name}, {context} tokens", i, repeats)
-        request = {"op": "run", "type": kind, "prefill": filled, "steps": DECODE_STEPS, "ids": ids}
+        request = {
+            "op": "run",
+            "type": kind,
+            "prefill": filled,
+            "steps": DECODE_STEPS,
+            "ids": ids,
+            "clock": clock,
+        }
         made = child.ask(request, seconds)
         if made["tokens"] != context:
             raise BackendError(f"llama.cpp: expected {context} tokens in its cache, got {made['tokens']}")

@@ -28,6 +28,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--limit", type=float, default=SECONDS, metavar="S", help="seconds for one arm at one length (900)"
     )
+    group.add_argument(
+        "--clock", choices=("wall", "cpu"), default="wall",
+        help="cpu: the process's own time, for a machine on which other things run",
+    )  # fmt: skip
 
 
 def lengths(given: str) -> tuple[int, ...]:
@@ -59,7 +63,9 @@ def run(args: argparse.Namespace) -> int:
         if not args.quiet and done < total:
             print(f"  {what}: {done} of {total}", file=sys.stderr, flush=True)
 
-    result = run_protocol(model, arms, contexts, repeats, args.limit, not args.no_peers, _seldom(say))
+    result = run_protocol(
+        model, arms, contexts, repeats, args.limit, not args.no_peers, _seldom(say), clock=args.clock
+    )
     files = {"protocol.txt": text(result).encode(), "protocol.json": _json(result)}
     paths = write_files(files, args.out)
     print(_json(result).decode() if args.json else text(result), end="", flush=True)

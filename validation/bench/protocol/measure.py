@@ -14,6 +14,7 @@ from validation.bench.protocol.guest import guest_rows
 from validation.bench.protocol.parts import part_rows
 from validation.bench.protocol.passes import DECODE_STEPS, OutOfTime, Pass, run_pass
 from validation.bench.protocol.rows import UNITS, Row, completed, figure, not_measured
+from validation.bench.protocol.seams import CLOCKS
 
 CONTEXTS, REPEATS, SECONDS = (512, 2048, 8192), 3, 600.0
 PART_ROUNDS = 7  # of the parts, which take milliseconds
@@ -30,21 +31,23 @@ def measure(
     repeats: int = REPEATS,
     progress: Progress = lambda what, done, total: None,
     seconds: float = SECONDS,
+    clock: str = "wall",
 ) -> list[Row]:
     """Rows of every measurement at every context length, one thread; a gap is a row with its reason.
 
     context_lengths: tokens that the cache holds at the end, decode steps included. repeats: whole passes, and rounds of
-    the parts. seconds: what the passes of one context may take together; what has not ended by then is not measured.
+    the parts. seconds: what the passes of one context may take together; what has not ended by then is not measured. clock: "wall", or "cpu" for the process's own time, where others run on its processor.
     Raises ValueRangeError for a length below 32 or no repeats.
     """
     check(repeats >= 1, "repeats", "at least 1", repeats, ValueRangeError)
     for context in context_lengths:
         ok = context >= LEAST_CONTEXT
         check(ok, "contexts", f"lengths of at least {LEAST_CONTEXT} tokens", context, ValueRangeError)
+    check(clock in CLOCKS, "clock", f"one of {', '.join(CLOCKS)}", repr(clock), ValueRangeError)
     runner, rows = backend or get_backend(), []
     for context in context_lengths:
         with pinned(1):
-            found = _context(model, arm, context, runner, repeats, progress, seconds)
+            found = _context(model, arm, context, runner, repeats, progress, seconds, clock)
         rows += completed(found, arm.name, context)
     return rows
 
@@ -57,6 +60,7 @@ def _context(
     repeats: int,
     progress: Progress,
     seconds: float,
+    clock: str,
 ) -> list[Row]:
     if context > model.context_length:
         reason = f"{model.name} holds {model.context_length} tokens at most"
@@ -67,7 +71,7 @@ def _context(
         _warm_up(model, arm, backend)
         left = seconds
         for _ in range(repeats):
-            made = run_pass(model, arm, context, backend, left, progress)
+            made = run_pass(model, arm, context, backend, left, progress, clock)
             left -= (made.prefill + sum(made.decode)) / 1e9
             # The cache of the first pass is looked into, so that the others do not hold two.
             parts = parts or _looked_into(made, arm, context, repeats)

@@ -19,7 +19,7 @@ from tq_core.kernels.backend import Backend
 from tq_core.kernels.layout import PageLayout
 from validation.bench.loops import repeated
 from validation.bench.protocol.rows import Row, figure, not_measured
-from validation.bench.protocol.seams import Recorder, TimedCache
+from validation.bench.protocol.seams import Clock, Recorder, TimedCache
 from validation.bench.timing import Timed
 from validation.bench.timing import measure as take
 
@@ -36,7 +36,7 @@ def part_rows(timed: TimedCache, arm: str, context: int, repeats: int) -> list[R
     if n_tokens == 0 or timed.queries is None:
         reason = f"no token of {context} has left the float16 window"
         return [
-            append_row(cache, arm, context, repeats),
+            append_row(cache, arm, context, repeats, timed.clock),
             *(not_measured(w, arm, context, reason) for w in scans),
         ]
     backend, query = cache.backend, timed.queries
@@ -65,23 +65,23 @@ def part_rows(timed: TimedCache, arm: str, context: int, repeats: int) -> list[R
         scans_made = [c for c in recorder.calls if c[0].startswith(prefix)]
         turns += [c for c in recorder.calls if not c[0].startswith(prefix)]
         if scans_made:
-            samples, where = _kernel_samples(scans_made, backend, repeats)
+            samples, where = _kernel_samples(scans_made, backend, repeats, timed.clock)
             found[what] = figure(what, arm, context, samples, where, f"{said}; {_names(scans_made)}")
         else:
             note = f"{said}; this codec scans in numpy, its query transform is in the figure"
-            samples = _python_samples(lambda side=side: side(backend), repeats)  # type: ignore[misc]
+            samples = _python_samples(lambda side=side: side(backend), repeats, timed.clock)  # type: ignore[misc]
             found[what] = figure(what, arm, context, samples, IN_PYTHON, note)
     what = scans[0]
     if turns:
-        samples, where = _kernel_samples(turns, backend, repeats)
+        samples, where = _kernel_samples(turns, backend, repeats, timed.clock)
         note = f"{said}; queries to the codes' basis and sums back: {_names(turns)}"
         found[what] = figure(what, arm, context, samples, where, note)
     else:
         found[what] = not_measured(what, arm, context, "no kernel turns a query of this arm")
-    return [append_row(cache, arm, context, repeats), *(found[w] for w in scans)]
+    return [append_row(cache, arm, context, repeats, timed.clock), *(found[w] for w in scans)]
 
 
-def append_row(cache: PagedCache, arm: str, context: int, repeats: int) -> Row:
+def append_row(cache: PagedCache, arm: str, context: int, repeats: int, clock: Clock) -> Row:
     """Encoding a flush group of drawn tokens into an empty page, keys and values together."""
     coded = cache.arm.window is not None
     codecs: tuple[Any, Any] = (
@@ -100,7 +100,7 @@ def append_row(cache: PagedCache, arm: str, context: int, repeats: int) -> Row:
             codec.append(cache.backend, pages, 0, x)
 
     note = f"{n} token{'s' * (n > 1)} at once, keys and values"
-    samples = [x / n for x in _python_samples(append, repeats)]
+    samples = [x / n for x in _python_samples(append, repeats, clock)]
     return figure("append-only codec time", arm, context, samples, IN_PYTHON, note)
 
 
@@ -108,18 +108,18 @@ def _names(calls: list[tuple[str, dict[str, Any]]]) -> str:
     return ", ".join(dict.fromkeys(name for name, _ in calls))
 
 
-def _python_samples(step: Callable[[], None], repeats: int) -> list[float]:
+def _python_samples(step: Callable[[], None], repeats: int, clock: Clock) -> list[float]:
     """Microseconds of a Python call, one sample per round."""
 
     def burst(calls: int) -> None:
         for _ in range(calls):
             step()
 
-    return _samples([Timed("part", burst)], repeats)
+    return _samples([Timed("part", burst, clock)], repeats)
 
 
 def _kernel_samples(
-    calls: list[tuple[str, dict[str, Any]]], backend: Backend, repeats: int
+    calls: list[tuple[str, dict[str, Any]]], backend: Backend, repeats: int, clock: Clock
 ) -> tuple[list[float], str]:
     """(microseconds of all calls together, one sample per round; where that was measured)."""
     if not backend.name.startswith("native-"):
@@ -128,9 +128,9 @@ def _kernel_samples(
             for kernel, arguments in calls:
                 backend.call(kernel, **arguments)
 
-        return _python_samples(run, repeats), f"{IN_PYTHON}, {backend.name}"
+        return _python_samples(run, repeats, clock), f"{IN_PYTHON}, {backend.name}"
     target = backend.name.removeprefix("native-")
-    bursts = [Timed(kernel, repeated(kernel, target, **arguments)) for kernel, arguments in calls]
+    bursts = [Timed(kernel, repeated(kernel, target, **arguments), clock) for kernel, arguments in calls]
     return _samples(bursts, repeats), IN_LOOP
 
 

@@ -15,7 +15,7 @@ from tq_core.cache.paged_cache import PagedCache
 from tq_core.codecs.arms import Arm
 from tq_core.kernels.backend import Backend
 from tq_core.model.interface import LanguageModel
-from validation.bench.protocol.seams import AllocatorClock, TimedCache
+from validation.bench.protocol.seams import CLOCKS, AllocatorClock, TimedCache
 
 CHUNK_TOKENS, DECODE_STEPS = 64, 16
 SEED = 20250429
@@ -46,7 +46,13 @@ def prompt(model: LanguageModel, context: int) -> np.ndarray:
 
 
 def run_pass(
-    model: LanguageModel, arm: Arm, context: int, backend: Backend, seconds: float, progress: Progress
+    model: LanguageModel,
+    arm: Arm,
+    context: int,
+    backend: Backend,
+    seconds: float,
+    progress: Progress,
+    clock: str = "wall",
 ) -> Pass:
     """``context`` tokens, the last DECODE_STEPS of them one at a time. Raises OutOfTime.
 
@@ -57,14 +63,15 @@ def run_pass(
     gc.collect()  # what an earlier pass held is none of this one's memory
     before = _resident(reset=True)
     cache = PagedCache(model.shape, arm, backend, threads=1)
-    timed = TimedCache(cache, layer)
-    made = Pass(timed, AllocatorClock(cache), rss_before=before)
+    now = CLOCKS[clock]
+    timed = TimedCache(cache, layer, now)
+    made = Pass(timed, AllocatorClock(cache, now), rss_before=before)
     deadline, filled = time.monotonic() + seconds, context - DECODE_STEPS
 
     def forward(some: np.ndarray) -> int:
-        start = time.perf_counter_ns()
+        start = now()
         model.forward(some, timed, **options)
-        return time.perf_counter_ns() - start
+        return now() - start
 
     for start in range(0, filled, CHUNK_TOKENS):
         if time.monotonic() > deadline:

@@ -26,20 +26,21 @@ PROTOCOL = (
 def run_protocol(
     model: LanguageModel, arms: Sequence[Arm], contexts: Sequence[int], repeats: int, seconds: float,
     with_llama: bool, progress: Progress, backend: Backend | None = None,
+    clock: str = "wall",
 ) -> dict[str, Any]:  # fmt: skip
     """What goes to protocol.json. Raises ValueRangeError for lengths and repeats that make no run."""
     start, facts, runner = time.monotonic(), machine.facts(), backend or get_backend()
     rows: list[Row] = []
     for arm in arms:
-        rows += measure(model, arm, contexts, runner, repeats, progress, seconds)
+        rows += measure(model, arm, contexts, runner, repeats, progress, seconds, clock)
     others: list[Row] = []
     if with_llama:
-        others, versions = beside(model, contexts, repeats, progress, seconds)
+        others, versions = beside(model, contexts, repeats, progress, seconds, clock)
         facts["versions"] |= versions
     facts["host"]["load_after"] = machine.load()
     return {
         "schema": SCHEMA, "model": model.name, "arms": [arm.name for arm in arms], "contexts": list(contexts),
-        "backend": runner.name, "repeats": repeats, "limit_seconds": seconds, "rows": rows, "beside": others,
+        "backend": runner.name, "clock": clock, "repeats": repeats, "limit_seconds": seconds, "rows": rows, "beside": others,
         "ratios": ratios([*rows, *others]), "protocol": PROTOCOL, **facts, "seconds": round(machine.seconds_since(start), 1),
     }  # fmt: skip
 
@@ -51,7 +52,7 @@ def text(result: dict[str, Any]) -> str:
     out = [
         f"{host['cpu']}, {host['system']}, load before {host['load_before']}, after {host.get('load_after', [])}",
         f"commit {result['git']['commit'][:12]}{' with changes' if result['git']['dirty'] else ''}, {result['started']}, "
-        f"model {result['model']}, {result['backend']}, {result['repeats']} passes, {result['seconds']:.0f} s",
+        f"model {result['model']}, {result['backend']}, {result['repeats']} passes, {result['clock']} clock, {result['seconds']:.0f} s",
     ]
     for title, names in (("the thirteen measurements", MEASUREMENTS), ("shares and speeds", SHARES)):
         for arm in result["arms"]:

@@ -64,6 +64,36 @@ class Mask:
 NO_MASK = Mask()
 
 
+def attend_unfused(
+    backend: Backend, keys: KeyCodec, values: ValueCodec, query: F32, scale: float, pages: Pages, n_tokens: int,
+    first: int, state: turbo_step.States,
+) -> None:  # fmt: skip
+    """Move the first part of a state over slots first..n_tokens-1: all scores, their softmax, the sums.
+
+    Run by run of pages with the state carried on, so that scratch does not grow with the history.
+    """
+    peak, total, out = (part[0] for part in state)
+    for slot, count, run in pages.runs(n_tokens, turbo_step.CHUNK_PAGES):
+        if slot + count <= first:
+            continue
+        scores = np.empty((len(query), count), np.float32)
+        keys.scores(backend, query, scale * turbo_step.LOG2_E, run, count, scores, 0)
+        scores[:, : max(first - slot, 0)] = -np.inf
+        raised = np.maximum(peak, scores.max(axis=1))
+        shrink = lanes.exp2_f32(peak - raised)
+        weights = lanes.exp2_f32(scores - raised[:, None])
+        out *= shrink[:, None]
+        values.weighted_sum(backend, weights, run, count, 0, out)
+        total[:] = total * shrink + lanes.lane_sum(weights)
+        peak[:] = raised
+
+
+def empty_states(parts: int, rows: int, head_dim: int) -> turbo_step.States:
+    """States in which nothing has been seen: peaks (parts, rows), totals, outs (parts, rows, head_dim)."""
+    peaks, totals = np.full((parts, rows), -np.inf, np.float32), np.zeros((parts, rows), np.float32)
+    return peaks, totals, np.zeros((parts, rows, head_dim), np.float32)
+
+
 class SoftmaxStates:
     """Collects the states of one token's queries of each sequence, (n_sequences, n_query_heads, head_dim) float32.
 
@@ -81,7 +111,7 @@ class SoftmaxStates:
         for states, query, (pages, n_tokens, first) in zip(self._parts, self._queries, parts, strict=True):
             if n_tokens == 0:
                 continue
-            state = self._empty(len(query))
+            state = empty_states(1, *query.shape)
             states.append(state)
             unit = partial(
                 self._backend.call, "attend_half", query=query, pages=pages.table, layout=pages.layout.words,
@@ -128,35 +158,12 @@ class SoftmaxStates:
         units = []
         for states, query, part in zip(self._parts, self._queries, parts, strict=True):
             if part[1] > part[2]:
-                state = self._empty(len(query))
+                state = empty_states(1, *query.shape)
                 states.append(state)
-                units.append(partial(self._unfused, keys, values, query, *part, state))
+                units.append(
+                    partial(attend_unfused, self._backend, keys, values, query, self._scale, *part, state)
+                )
         run_units(units, self._threads)
-
-    # Run by run of pages with the state carried on, so that scratch does not grow with the history.
-    def _unfused(
-        self, keys: KeyCodec, values: ValueCodec, query: F32, pages: Pages, n_tokens: int, first: int,
-        state: turbo_step.States,
-    ) -> None:  # fmt: skip
-        peak, total, out = (part[0] for part in state)
-        for slot, count, run in pages.runs(n_tokens, turbo_step.CHUNK_PAGES):
-            if slot + count <= first:
-                continue
-            scores = np.empty((len(query), count), np.float32)
-            keys.scores(self._backend, query, self._scale * turbo_step.LOG2_E, run, count, scores, 0)
-            scores[:, : max(first - slot, 0)] = -np.inf
-            raised = np.maximum(peak, scores.max(axis=1))
-            shrink = lanes.exp2_f32(peak - raised)
-            weights = lanes.exp2_f32(scores - raised[:, None])
-            out *= shrink[:, None]
-            values.weighted_sum(self._backend, weights, run, count, 0, out)
-            total[:] = total * shrink + lanes.lane_sum(weights)
-            peak[:] = raised
-
-    def _empty(self, heads: int) -> turbo_step.States:
-        """The state of a part in which nothing has been seen, with an axis of length 1 in front."""
-        peaks, totals = np.full((1, heads), -np.inf, np.float32), np.zeros((1, heads), np.float32)
-        return peaks, totals, np.zeros((1, heads, self._queries.shape[2]), np.float32)
 
     @property
     def nbytes(self) -> int:

@@ -14,6 +14,7 @@ from tq_core.cache.attention import NO_MASK, Mask, SoftmaxStates
 from tq_core.cache.centres import centre_scores
 from tq_core.cache.layer_pages import Step
 from tq_core.cache.lifecycle import Lifecycle
+from tq_core.cache.many import append_many, attend_many, tokens_at_once
 from tq_core.cache.store import PageStore
 from tq_core.cache.tokens import check_tokens, longest
 from tq_core.cache.transaction import commit, touch, undo
@@ -142,14 +143,28 @@ class PagedCache(Lifecycle):
         try:
             for around in (*self.steps, step):
                 touch(stores, around, layer)
-            for i in range(len(keys)):
-                self._append_one(layer, keys[i : i + 1], values[i : i + 1])
-                if queries is not None and out is not None:
-                    out[i] = self._attend_one(layer, queries[i], mask)
+            done, n = 0, len(keys)
+            while done < n:
+                some = slice(done, done + min(n - done, self._at_once(layer)))
+                if some.stop - done == 1:
+                    self._append_one(layer, keys[some], values[some])
+                    if queries is not None and out is not None:
+                        out[done] = self._attend_one(layer, queries[done], mask)
+                else:
+                    added = append_many(self, layer, keys[some], values[some])
+                    if queries is not None and out is not None:
+                        asked = queries[some]
+                        out[some], used = attend_many(self, layer, asked, self._scale, added.parts, mask)
+                        self._scratch_bytes = max(self._scratch_bytes, used)
+                    self._recent.drop_oldest(layer, added.leaving)
+                done = some.stop
             commit(stores, step)
         except BaseException:
             undo(stores, step)
             raise
+
+    def _at_once(self, layer: int) -> int:
+        return tokens_at_once(self, layer, self.shape.n_query_heads, self.shape.head_dim)
 
     def scores(self, layer: int, queries: F32) -> F32:
         """Logits (n_query_heads, n_tokens), softmax scale included, of one token's queries (n_query_heads, head_dim)."""

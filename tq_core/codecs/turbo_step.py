@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tq_core.codecs.base import F32, KeyCodec, Pages, ValueCodec
 from tq_core.codecs.turbo_tiles import TileKeys, TileValues
@@ -24,6 +26,7 @@ CHUNK_PAGES, CHUNKS_MAX = 32, 16
 # The step's exponential is a power of two, so its logits are scaled by log2 e, once, through the query.
 LOG2_E = 1.4426950408889634
 States = tuple[F32, F32, F32]
+I64 = npt.NDArray[np.int64]
 
 
 def chunk_pages(n_tokens: int, page_tokens: int) -> int:
@@ -58,6 +61,81 @@ def attend(
     return attend_batch(backend, keys, values, queries[None], scale, [(pages, n_tokens, first)], threads)[0]
 
 
+def _asked(backend: Backend, keys: TileKeys, queries: F32, scale: float, layer: Pages) -> dict[str, Any]:
+    """Query arguments of the fused kernels, one row per token and query head, from (n, n_query_heads, head_dim)."""
+    n, heads, d = queries.shape
+    rotated = keys.map_queries(backend, queries, layer).reshape(n * heads, d)
+    query, step = np.empty((n * heads, d), np.int16), np.empty(n * heads, np.float32)
+    limit = SMALL_MAX if keys.arithmetic == "fast" else QUERY_MAX
+    backend.call(
+        "quantize_query", x=rotated, query=query, step=step, scale=scale * LOG2_E, limit=float(limit)
+    )
+    centre_query = keys.centre_query(queries.reshape(n * heads, d), scale * LOG2_E)
+    return {"query": query, "step": step, "centre_query": centre_query}
+
+
+def _coded(keys: TileKeys, values: TileValues, head_dim: int) -> dict[str, Any]:
+    """Arguments of the fused kernels that the codecs decide."""
+    books, small = load_books(), int(keys.arithmetic == "fast")
+    widths = {"key_widths": keys.widths(head_dim), "value_widths": values.widths(head_dim)}
+    return {**widths, "levels": books.levels, "book_scale": books.scale, "small": small}
+
+
+def attend_each(
+    backend: Backend,
+    keys: TileKeys,
+    values: TileValues,
+    queries: F32,
+    scale: float,
+    pages: Pages,
+    ends: I64,
+    firsts: I64,
+    threads: int = 1,
+) -> States:
+    """``attend`` for several tokens' queries (n, n_query_heads, head_dim) over the same pages: token i over slots firsts[i]..ends[i]-1.
+
+    All ``ends`` give the same cut into c chunks (chunk_pages, chunk_count). Returns peaks (c, n * n_query_heads), totals
+    and outs (c, n * n_query_heads, head_dim). Units of work are (chunk, run of tokens), a run for every thread.
+    """
+    n, heads, d = queries.shape
+    shift = keys.query_shift(queries, scale * LOG2_E, pages)
+    asked = _asked(backend, keys, queries, scale, pages)
+    most, per_page = int(ends.max()), pages.layout.page_tokens
+    cut, chunks = chunk_pages(most, per_page), chunk_count(most, per_page)
+    peaks, totals = (
+        np.full((chunks, n * heads), -np.inf, np.float32),
+        np.zeros((chunks, n * heads), np.float32),
+    )
+    outs = np.zeros((chunks, n * heads, d), np.float32)
+    attend_packed = partial(backend.call, "attend_packed_each", **_coded(keys, values, d))
+    units: list[Unit] = []
+    bounds = np.linspace(0, n, min(threads, n) + 1).astype(int).tolist()
+    for c, (slot, count, run) in enumerate(pages.runs(most, cut)):
+        low, high = (np.clip(x - slot, 0, count) for x in (firsts, ends))
+        spans = np.stack([low, high - low], axis=1).astype(np.uint32)
+        for a, b in zip(bounds, bounds[1:]):
+            rows = slice(a * heads, b * heads)
+            units.append(
+                partial(
+                    attend_packed,
+                    **{name: array[rows] for name, array in asked.items()},
+                    spans=spans[a:b],
+                    pages=run.table,
+                    layout=run.layout.words,
+                    pool=run.pool,
+                    peak=peaks[c, rows],
+                    total=totals[c, rows],
+                    out=outs[c, rows],
+                    n_kv_heads=run.layout.n_kv_heads,
+                )
+            )
+    run_units(units, threads)
+    if shift is not None:
+        peaks += shift.reshape(-1)
+    plain = values.unmap_sums(backend, outs.reshape(chunks * n, heads, d), pages)
+    return peaks, totals, plain.reshape(outs.shape)
+
+
 def attend_batch(
     backend: Backend,
     keys: TileKeys,
@@ -73,27 +151,16 @@ def attend_batch(
     Units of work are (sequence, chunk), or single KV heads of them while that would leave a thread idle.
     """
     n, heads, d = queries.shape
-    fast, rows = keys.arithmetic == "fast", queries.reshape(n * heads, d)
     if n == 0:
         return []
     layer = histories[0][0]  # maps may be a layer's own; all sequences are in one layer
-    rotated = keys.map_queries(backend, queries, layer).reshape(n * heads, d)
     shift = keys.query_shift(queries, scale * LOG2_E, layer)
-    query, step = np.empty((n * heads, d), np.int16), np.empty(n * heads, np.float32)
-    limit = SMALL_MAX if fast else QUERY_MAX
-    backend.call(
-        "quantize_query", x=rotated, query=query, step=step, scale=scale * LOG2_E, limit=float(limit)
-    )
-    centre_query = keys.centre_query(rows, scale * LOG2_E)
+    asked_all = _asked(backend, keys, queries, scale, layer)
     chunks = [chunk_count(tokens, pages.layout.page_tokens) for pages, tokens, _ in histories]
     ends = np.cumsum([0, *chunks])
     peaks = np.full((ends[-1], heads), -np.inf, np.float32)
     totals, outs = np.zeros((ends[-1], heads), np.float32), np.zeros((ends[-1], heads, d), np.float32)
-    books = load_books()
-    attend_packed = partial(
-        backend.call, "attend_packed", key_widths=keys.widths(d), value_widths=values.widths(d),
-        levels=books.levels, book_scale=books.scale, small=int(fast),
-    )  # fmt: skip
+    attend_packed = partial(backend.call, "attend_packed", **_coded(keys, values, d))
     units: list[Unit] = []
     by_head = threads > 1 and ends[-1] < 2 * threads
     for i, (pages, tokens, start) in enumerate(histories):
@@ -108,9 +175,7 @@ def attend_batch(
                 units.append(
                     partial(
                         attend_packed,
-                        query=query[asked],
-                        step=step[asked],
-                        centre_query=centre_query[asked],
+                        **{name: rows[asked] for name, rows in asked_all.items()},
                         pages=run.table,
                         layout=run.layout.words_from(head),
                         pool=run.pool,

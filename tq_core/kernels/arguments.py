@@ -156,14 +156,25 @@ def _check_span(
         raise KernelError(
             f"{kernel.name}: pages: expected page indices below {limit} (the pool), got {int(pages.max())}"
         )
-    count = sizes["n"] if "n" in sizes else int(named["n_tokens"])
-    end, slots = int(named.get("first", 0)) + count, len(pages) * page_tokens
+    if "spans" in named:
+        first, count = 0, _last_slot(named, sizes)
+    else:
+        first, count = int(named.get("first", 0)), sizes["n"] if "n" in sizes else int(named["n_tokens"])
+    end, slots = first + count, len(pages) * page_tokens
     if end > slots:
         check(False, "n_tokens", f"at most {slots} slots in {len(pages)} pages", end, KernelError)
     if "s" in sizes:
         column, columns = int(named["offset"]) + count, sizes["s"]
         if column > columns:
             check(False, "offset", f"offset + n_tokens at most {columns} columns", column, KernelError)
+
+
+def _last_slot(named: Mapping[str, Any], sizes: Mapping[str, int]) -> int:
+    """One past the last slot of any token's span; tokens must share the query heads evenly."""
+    per_token = sizes["t"] * int(named["n_kv_heads"])
+    ok = per_token > 0 and sizes["q"] % per_token == 0
+    check(ok, "spans", f"a divisor of {sizes['q']} rows of query heads", f"{sizes['t']} tokens", KernelError)
+    return int(named["spans"].sum(axis=1, dtype=np.int64).max())
 
 
 def _check_extents(kernel: Kernel, named: Mapping[str, Any], sizes: Mapping[str, int]) -> None:

@@ -242,6 +242,22 @@ def attend(
     }
 
 
+def attend_each(
+    kernel: str, key_rate: Rate | None, value_rate: Rate, head_dim: int, kv_heads: int, group: int, tokens: int,
+    queries: int, small: int, centred: int = 0,
+) -> Arguments:  # fmt: skip
+    """``attend`` for ``queries`` tokens: one slot more for each, every third from a later first slot, the last without any."""
+    one = kernel.removesuffix("_each")
+    a = attend(one, key_rate, value_rate, head_dim, kv_heads, queries * group, tokens, small, 0, centred)
+    ends = np.maximum(tokens - np.arange(queries)[::-1], 0)
+    firsts = np.where(np.arange(queries) % 3 == 1, ends // 2, 0)
+    counts = ends - firsts
+    if queries > 1:
+        counts[-1] = 0
+    spans = np.stack([firsts, counts], axis=1).astype(np.uint32)
+    return {k: v for k, v in a.items() if k not in ("n_tokens", "first")} | {"spans": spans}
+
+
 def merge(parts: int, heads: int, head_dim: int, sinks: int) -> Arguments:
     """Sinks: of a head that has seen nothing, far above and far below the others' peaks, and none (minus infinity)."""
     outs = nasty_vectors(parts * heads, head_dim, rng_for("merge", parts, heads)).reshape(

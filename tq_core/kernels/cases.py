@@ -22,7 +22,7 @@ PAIR_RATES = ("pair 3.5", "pair 2.5")
 GROUPS = (1, 2, 3, 4, 5, 7, 8, 16)  # query heads per KV head
 # Builders that several kernels share: they are told which.
 _PER_KERNEL = (
-    inputs.scan, inputs.saturated, inputs.append, inputs.attend, forms.scan_affine, forms.scan_bytes, forms.saturated_affine,
+    inputs.scan, inputs.saturated, inputs.append, inputs.attend, inputs.attend_each, forms.scan_affine, forms.scan_bytes, forms.saturated_affine,
     sketch_inputs.signs, sketch_inputs.polar, sketch_inputs.store,
 )  # fmt: skip
 
@@ -113,6 +113,12 @@ def cases() -> Iterator[Case]:
         yield _case("attend_half", inputs.attend, None, 0, d, 3, 2, 41, 0, 5)
     for tokens in TOKEN_COUNTS[:9]:
         yield _case("attend_half", inputs.attend, None, 0, 64, 1, 5, tokens, 0, 5)
+    for d, tokens, queries in ((16, 1, 1), (64, 140, 5), (80, 33, 4), (128, 129, 2)):
+        for small, centred in ((0, 0), (1, 0), (0, 1)):
+            yield _case(
+                "attend_packed_each", inputs.attend_each, 3.5, 3.0, d, 2, 3, tokens, queries, small, centred
+            )
+        yield _case("attend_half_each", inputs.attend_each, None, 0, d, 2, 3, tokens, queries, 0)
     for parts, heads, d in ((1, 3, 16), (2, 5, 80), (7, 4, 64)):
         for sinks in (0, 1, 2):
             yield _case("merge_states", inputs.merge, parts, heads, d, sinks)

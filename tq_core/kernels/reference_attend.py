@@ -84,6 +84,29 @@ def attend_half(*, query, pages, layout, pool, peak, total, out, n_kv_heads, n_t
                 out[q] = out[q] + weights[t] * values[t]
 
 
+def _each(attend, spans, query, peak, total, out, **shared):
+    """``attend`` for the rows of one token after the other, each with its own span; pages are shared."""
+    heads = query.shape[0] // len(spans)
+    sliced = {name: shared.pop(name) for name in ("step", "centre_query") if name in shared}
+    for i, (first, n_tokens) in enumerate(spans.tolist()):
+        rows = slice(i * heads, (i + 1) * heads)
+        own = {name: array[rows] for name, array in sliced.items()}
+        attend(
+            query=query[rows], peak=peak[rows], total=total[rows], out=out[rows],
+            first=first, n_tokens=n_tokens, **own, **shared,
+        )  # fmt: skip
+
+
+def attend_packed_each(**arguments):
+    """``attend_packed`` for several tokens: token i has q / t query heads and slots spans[i, 0] .. + spans[i, 1] - 1."""
+    _each(attend_packed, **arguments)
+
+
+def attend_half_each(**arguments):
+    """``attend_half`` for several tokens, as above."""
+    _each(attend_half, **arguments)
+
+
 def merge_states(*, peaks, totals, outs, sink, y):
     """One output from the states of disjoint parts of the history, parts in order; zeros where all are empty.
 

@@ -83,7 +83,7 @@ def _kernel(
 # d head_dim, m Hadamard order, g = d/16 dim groups, q query heads, s score stride,
 # p pages in the block table, b bytes of the pool, h KV heads, w rows of the book table, c parts of the
 # history, k logits that no value belongs to (none, or one: a learned sink), r and v rows of two sketches
-# (r also the channels of codes that are stored).
+# (r also the channels of codes that are stored), t tokens that have q / t query heads each and a span: first slot, count.
 _ROTATION = "in signs f4[d]; in hadamard f4[m,m]"
 _BOOK = "in widths u1[g]; in levels u1[w,16]; in book_scale f4[w]"
 _PAGES = "in pages u4[p]; in layout u4[9]"
@@ -194,6 +194,19 @@ KERNELS: dict[str, Kernel] = {
         _kernel(
             "attend_half",
             f"in query f4[q,d]; {_PAGES}; in pool u1[b]; {_STATE}; u4 n_kv_heads; u4 n_tokens; u4 first; f4 scale",
+            "exact_floats",
+            paged=True,
+        ),
+        _kernel(
+            "attend_packed_each",
+            f"in query i2[q,d]; in step f4[q]; {_CENTRED}; in key_widths u1[g]; in value_widths u1[g]; in levels u1[w,16]; "
+            f"in book_scale f4[w]; {_PAGES}; in pool u1[b]; in spans u4[t,2]; {_STATE}; u4 n_kv_heads; u4 small",
+            "exact_floats",
+            paged=True,
+        ),
+        _kernel(
+            "attend_half_each",
+            f"in query f4[q,d]; {_PAGES}; in pool u1[b]; in spans u4[t,2]; {_STATE}; u4 n_kv_heads; f4 scale",
             "exact_floats",
             paged=True,
         ),

@@ -106,6 +106,13 @@ def _coded_cases(draw: Any, run: Any, widths: np.ndarray) -> Iterator[tuple[str,
         attended["centre_query"] = queries["x"]
         attended |= {"n_tokens": _TOKENS - 3, "first": 3, "small": 0}
         yield "attend_packed", {**attended, **_state(draw, query_heads)}
+        yield "attend_packed_each", {**_each(attended), **_state(draw, query_heads)}
+
+
+def _each(asked: Arguments) -> Arguments:
+    """The same slots for the only token of a kernel that takes several."""
+    span = np.array([[asked["first"], asked["n_tokens"]]], np.uint32)
+    return {k: v for k, v in asked.items() if k not in ("first", "n_tokens")} | {"spans": span}
 
 
 def _plain_cases(draw: Any) -> Iterator[tuple[str, Arguments]]:
@@ -122,6 +129,7 @@ def _plain_cases(draw: Any) -> Iterator[tuple[str, Arguments]]:
     half = {k: v for k, v in stored.items() if k != "offset"}
     half |= {"query": draw(query_heads, _HEAD_DIM), "scale": 0.125}
     yield "attend_half", {**half, **_state(draw, query_heads)}
+    yield "attend_half_each", {**_each({**half, "n_tokens": _TOKENS}), **_state(draw, query_heads)}
     parts = {"peaks": draw(3, 5), "totals": np.abs(draw(3, 5)), "outs": draw(3, 5, 48), "sink": draw(1, 5)}
     yield "merge_states", {**parts, "y": np.zeros((5, 48), np.float32)}
     yield "softmax", {"scores": 4 * scores, "n_tokens": _TOKENS}

@@ -12,6 +12,7 @@ from typing import Any
 from tq_core.errors import ValueRangeError, check
 from tq_core.kernels.layout import PAGE_TOKENS
 from validation.bench.plan import FULL, QUICK, REPEATS_MIN, SHAPES, Plan
+from validation.bench.protocol import command as protocol
 
 DEFAULT_OUT = Path("build") / "bench"
 TOKENS_MAX = 1 << 20
@@ -44,6 +45,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="JSON on standard output, nothing else there")
     parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
+    protocol.add_options(parser)
     return parser
 
 
@@ -90,9 +92,11 @@ def run(args: argparse.Namespace) -> int:
     from validation.bench import report
     from validation.bench.run import run as carry_out
 
-    plan = plan_of(args)
     parent = next(p for p in (args.out, *args.out.absolute().parents) if p.exists())
     check(parent.is_dir(), "out", "a folder", f"{parent}, which is a file", ValueRangeError)
+    if args.protocol:
+        return protocol.run(args)
+    plan = plan_of(args)
     result = carry_out(plan, _progress(args.quiet))
     paths = report.write(result, args.out)
     print(json.dumps(result, indent=1, allow_nan=False) if args.json else report.table(result), flush=True)

@@ -104,6 +104,11 @@ def write(result: Result, out: Path) -> dict[str, Path]:
         **{name: image for name, image in drawn.items() if image is not None},
     }
     files["bench.json"] = (json.dumps(result, indent=1, allow_nan=False) + "\n").encode()
+    return write_files(files, out)
+
+
+def write_files(files: dict[str, bytes], out: Path) -> dict[str, Path]:
+    """Write files into a folder, each replaced at once; returns their paths."""
     out.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         handle, temporary = tempfile.mkstemp(dir=out, prefix=".tq-")

@@ -179,6 +179,22 @@ TQ_KERNEL inline void attend_packed(const int16_t* query, const float* step, con
   }
 }
 
+// Queries of t tokens, q / t heads each: token i over its own slots spans[2i] .. spans[2i] + spans[2i + 1] - 1 of the same pages.
+TQ_KERNEL inline void attend_packed_each(const int16_t* query, const float* step, const float* centre_query,
+                                         const uint8_t* key_widths, const uint8_t* value_widths, const uint8_t* levels,
+                                         const float* book_scale, const uint32_t* pages, const uint32_t* layout_words,
+                                         const uint8_t* pool, const uint32_t* spans, float* peak, float* total, float* out,
+                                         uint32_t q, uint32_t d, uint32_t e, uint32_t groups, uint32_t w, uint32_t p,
+                                         uint32_t b, uint32_t t, uint32_t n_kv_heads, uint32_t small) {
+  const uint32_t heads = q / t;
+  for (uint32_t i = 0; i < t; ++i) {
+    const size_t row = size_t(i) * heads;
+    attend_packed(query + row * d, step + row, centre_query + row * e, key_widths, value_widths, levels, book_scale, pages,
+                  layout_words, pool, peak + row, total + row, out + row * d, heads, d, e, groups, w, p, b, n_kv_heads,
+                  spans[2 * i + 1], spans[2 * i], small);
+  }
+}
+
 // States of c parts of the history to one normalised output, parts in order; all parts empty gives zeros. k more
 // logits per head, without values, add to the denominator only.
 TQ_KERNEL inline void merge_states(const float* peaks, const float* totals, const float* outs, const float* sink, float* y,

@@ -86,5 +86,18 @@ TQ_KERNEL inline void attend_half(const float* query, const uint32_t* pages, con
   }
 }
 
+// Queries of t tokens, each over its own slots of the same pages: see attend_packed_each.
+TQ_KERNEL inline void attend_half_each(const float* query, const uint32_t* pages, const uint32_t* layout_words,
+                                       const uint8_t* pool, const uint32_t* spans, float* peak, float* total, float* out,
+                                       uint32_t q, uint32_t d, uint32_t p, uint32_t b, uint32_t t, uint32_t n_kv_heads,
+                                       float scale) {
+  const uint32_t heads = q / t;
+  for (uint32_t i = 0; i < t; ++i) {
+    const size_t row = size_t(i) * heads;
+    attend_half(query + row * d, pages, layout_words, pool, peak + row, total + row, out + row * d, heads, d, p, b,
+                n_kv_heads, spans[2 * i + 1], spans[2 * i], scale);
+  }
+}
+
 }  // namespace TQ_TARGET
 }  // namespace tq

@@ -109,6 +109,14 @@ STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
         inputs.attend, st.just("attend_half"), st.none(), st.just(0), head_dims, kv_heads, groups, tokens, st.just(0),
         st.integers(0, 40),
     ),
+    "attend_packed_each": _of(
+        inputs.attend_each, st.just("attend_packed_each"), rates, rates, head_dims, kv_heads, groups, tokens,
+        st.integers(1, 5), flags, flags,
+    ),
+    "attend_half_each": _of(
+        inputs.attend_each, st.just("attend_half_each"), st.none(), st.just(0), head_dims, kv_heads, groups, tokens,
+        st.integers(1, 5), st.just(0),
+    ),
     "map_heads": _of(shape_inputs.map_heads, head_dims, st.integers(0, 5), st.integers(1, 3), st.integers(1, 4)),
     "shape_codes": _of(
         shape_inputs.shape, st.sampled_from(RATES), head_dims, st.integers(0, 9), st.integers(1, 3), st.integers(0, 3)

@@ -22,6 +22,8 @@ VENV = ROOT / ".venv-bench"
 BUILD = ROOT / "build" / "bench-peers"
 GGML_BUILD = BUILD / "ggml-build"
 DRIVER = GGML_BUILD / f"libtq_bench_ggml.{'dylib' if sys.platform == 'darwin' else 'so'}"
+NODE_MODULES = BUILD / "node" / "node_modules"
+NODE_PACKAGES = ("node-llama-cpp@3.21.1", "@node-llama-cpp/linux-x64@3.21.1")
 PACKAGES = ("numpy", "threadpoolctl", "torch==2.13.0", "faiss-cpu", "turbovec", "aither-kvcache")
 SOURCE_PACKAGE = "llama-cpp-python"
 SOURCE_VERSION = "0.3.36"
@@ -82,6 +84,16 @@ def build_ggml(python: Path, jobs: int) -> None:
     _run("cmake", "--build", GGML_BUILD, "-j", str(jobs))
 
 
+def install_llama() -> None:
+    """llama.cpp as node-llama-cpp packs it: compiled for many x86 processors, the right one chosen when it is loaded."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise FileNotFoundError("npm is needed")
+    NODE_MODULES.parent.mkdir(parents=True, exist_ok=True)
+    flags = ("--omit=optional", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+    _run(npm, "install", "--prefix", NODE_MODULES.parent, "--save-exact", *flags, *NODE_PACKAGES)
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m validation.bench.peers.install", description=__doc__)
     parser.add_argument("--venv", type=Path, default=VENV, metavar="DIR")
@@ -97,6 +109,11 @@ def main(arguments: list[str] | None = None) -> int:
             _run(python, "-m", "pip", "install", "-q", package)
         except subprocess.CalledProcessError:
             missing.append(package)
+    print("bench-peers: llama.cpp for whole models (node-llama-cpp)", flush=True)
+    try:
+        install_llama()
+    except (OSError, subprocess.CalledProcessError) as error:
+        missing.append(f"node-llama-cpp ({error})")
     print("bench-peers: ggml, built here; takes minutes the first time", flush=True)
     try:
         build_ggml(python, options.jobs)

@@ -174,7 +174,7 @@ def test_a_prompt_that_is_too_long_for_the_model_is_refused(characters):
             return characters.tokenize(text)
 
     with pytest.raises(ValueRangeError, match="length of refusal-000: expected at least"):
-        prompts_of(Short(), "refusal", 1, 300)
+        prompts_of(Short(), "refusal", 1, 400)
     with pytest.raises(ValueRangeError, match="workload retrieval: length"):
         prompts_of(Short(), "retrieval", 1, 701)
 

@@ -2,26 +2,24 @@
 
 The diagnosis of "Alignment Collapse Under KV Cache Quantization" (arXiv 2606.09864): a choice that flips under compression
 is often the work of few channels. For every prompt whose choice changed, its log-odds are measured with the
-reference, with the arm, and with the arm whose decoded rows are replaced in one part by what was encoded. The share of the change
+float16 cache, with the arm, and with the arm whose decoded rows are replaced in one part by what was encoded. The share of the change
 that a part gives back is its recovery: 1 explains all of it, 0 nothing, below 0 it was of help as it was.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tq_core.codecs.arms import Arm
+from tq_core.codecs.arms import Arm, get_arm
 from tq_core.errors import ValueRangeError, check
 from tq_core.kernels.backend import Backend
-from tq_core.model.exact_cache import ExactCache
 from tq_core.model.interface import CHUNK_TOKENS, LanguageModel
 from tq_core.shapes import ModelShape
-from validation.logit_scores import log_softmax
+from validation.engine.continuations import log_probability
 from validation.simulate import F32, CodedRows, SimulatedCache
 from validation.workloads.prompt import Prompt
 
@@ -110,33 +108,17 @@ class RestoredCache(SimulatedCache):
                 rows.mask = part.mask(shape, layer, side)
                 setattr(state, f"coded_{side}", rows)
 
-    def fork(self) -> RestoredCache:
-        """Another cache with the same tokens; arrays are shared until one of the two grows."""
-        other = copy.copy(self)
-        other._layers = [
-            replace(s, coded_keys=copy.copy(s.coded_keys), coded_values=copy.copy(s.coded_values))
-            for s in self._layers
-        ]
-        return other
 
-
-def alternative_scores(
-    model: LanguageModel, prompt: Prompt, cache: Any, fork: Callable[[Any], Any]
-) -> np.ndarray:
-    """Log-probability (nats, float64) of each alternative after the prompt's tokens; ``cache`` must be empty.
+def alternative_scores(model: LanguageModel, prompt: Prompt, cache: Any) -> np.ndarray:
+    """Log-probability (nats, float64) of each alternative after the prompt's tokens; ``cache`` must be empty and can fork.
 
     Raises ValueRangeError for a prompt without alternatives.
     """
-    check(len(prompt.alternatives) >= 2, f"prompt {prompt.name}", "two alternatives or more", len(prompt.alternatives), ValueRangeError)  # fmt: skip
-    head = prompt.tokens[:-1]
-    for start in range(0, len(head), CHUNK_TOKENS):
-        model.forward(head[start : start + CHUNK_TOKENS], cache)
-    scores = []
-    for alternative in prompt.alternatives:
-        tokens = np.concatenate([prompt.tokens[-1:], alternative[:-1]])
-        log_p = log_softmax(model.forward(tokens, fork(cache)))
-        scores.append(float(log_p[np.arange(len(alternative)), alternative].sum()))
-    return np.array(scores)
+    many = len(prompt.alternatives)
+    check(many >= 2, f"prompt {prompt.name}", "two alternatives or more", many, ValueRangeError)
+    for start in range(0, len(prompt.tokens), CHUNK_TOKENS):
+        last = model.forward(prompt.tokens[start : start + CHUNK_TOKENS], cache)[-1]
+    return np.array([log_probability(model, cache, last, a) for a in prompt.alternatives])
 
 
 def log_odds(scores: np.ndarray) -> float:
@@ -144,10 +126,6 @@ def log_odds(scores: np.ndarray) -> float:
     others = scores[1:]
     top = float(others.max())
     return float(scores[0]) - top - float(np.log(np.exp(others - top).sum()))
-
-
-def _copy_exact(cache: ExactCache) -> ExactCache:
-    return copy.deepcopy(cache)
 
 
 def recoveries(
@@ -160,22 +138,21 @@ def recoveries(
 ) -> list[dict[str, Any]]:
     """One row per prompt and part: {prompt, part, side, layers, heads, channels, reference, arm, restored, recovered}.
 
-    reference, arm, restored: log-odds in nats. recovered: share of arm's change that restoring the part gives back.
+    reference (float16), arm, restored: log-odds in nats, all over simulated caches.
+    recovered: share of the arm's change that restoring the part gives back.
     Without ``only_flipped`` prompts whose choice stayed are included; recovered is None where the log-odds stayed too.
     The prompts that did not flip leave no row: an empty list says that there was nothing to explain.
     """
     rows = []
     for prompt in prompts:
-        whole = alternative_scores(model, prompt, ExactCache(model.shape), _copy_exact)
-        coded = alternative_scores(
-            model, prompt, RestoredCache(model.shape, arm, None, backend), RestoredCache.fork
-        )
+        whole = alternative_scores(model, prompt, RestoredCache(model.shape, get_arm("fp16"), None, backend))
+        coded = alternative_scores(model, prompt, RestoredCache(model.shape, arm, None, backend))
         if only_flipped and int(whole.argmax()) == int(coded.argmax()):
             continue
         reference, changed = log_odds(whole), log_odds(coded)
         for part in parts:
             cache = RestoredCache(model.shape, arm, part, backend)
-            restored = log_odds(alternative_scores(model, prompt, cache, RestoredCache.fork))
+            restored = log_odds(alternative_scores(model, prompt, cache))
             change = reference - changed
             rows.append(
                 {

@@ -132,11 +132,11 @@ def test_a_fork_leaves_the_first_cache_alone(tiny, prompts):
 
 def test_alternatives_are_scored_as_continuations(tiny, prompts):
     p = prompts[0]
-    scores = alternative_scores(tiny, p, ExactCache(tiny.shape), lambda c: __import__("copy").deepcopy(c))
+    scores = alternative_scores(tiny, p, RestoredCache(tiny.shape, get_arm("fp16"), None, NUMPY))
     for score, alternative in zip(scores, p.alternatives, strict=True):
         whole = np.concatenate([p.tokens, alternative])
         log_p = log_softmax(tiny.forward(whole, ExactCache(tiny.shape)))[len(p.tokens) - 1 : -1]
-        assert abs(score - log_p[np.arange(len(alternative)), alternative].sum()) < 1e-3
+        assert abs(score - log_p[np.arange(len(alternative)), alternative].sum()) < 0.05
     assert abs(log_odds(np.log([0.5, 0.25, 0.25]))) < 1e-12 and log_odds(np.log([0.8, 0.2])) == pytest.approx(
         np.log(4)
     )
@@ -156,4 +156,4 @@ def test_parts_have_names_and_limits(tiny):
         with pytest.raises(ValueRangeError, match="expected numbers in"):
             RestoredCache(tiny.shape, arm(), wrong, NUMPY)
     with pytest.raises(ValueRangeError, match="two alternatives"):
-        alternative_scores(tiny, Prompt("x", "x", "x", "x", "0", np.zeros(3, np.int32)), None, lambda c: c)
+        alternative_scores(tiny, Prompt("x", "x", "x", "x", "0", np.zeros(3, np.int32)), None)

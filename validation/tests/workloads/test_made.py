@@ -139,16 +139,24 @@ def test_the_newer_value_is_in_the_window_or_out_of_it(characters):
             assert new >= precedence.AFTER_TOKENS
 
 
-def test_covered_and_matched_requests_differ_in_the_request_alone(characters):
-    prompts = prompts_of(characters, "refusal", 8, LENGTH)
-    kinds = [p.facts["kind"] for p in prompts[::2]]
-    assert kinds == list(refusal.KINDS)
-    for covered, other in zip(prompts[::2], prompts[1::2], strict=True):
-        a, b = characters.detokenize(covered.tokens), characters.detokenize(other.tokens)
-        same = a[: a.rindex("User:")] == b[: b.rindex("User:")]
-        assert covered.facts["covered"] and not other.facts["covered"]
-        assert same or abs(len(a) - len(b)) > 20, "the same rule and talk, unless fitting left a turn out"
-        assert a.split("\n\n")[0] == b.split("\n\n")[0], "the same rule"
+def test_forbidden_and_allowed_share_request_and_talk_and_have_opposite_answers(characters):
+    prompts = prompts_of(characters, "refusal", len(refusal.ROUND), LENGTH)
+    assert [(p.facts["kind"], p.facts["case"]) for p in prompts] == list(refusal.ROUND)
+    by = {(p.facts["kind"], p.facts["case"]): p for p in prompts}
+    for kind in refusal.KINDS:
+        texts = [
+            characters.detokenize(by[kind, case].tokens).split("\n\n") for case in ("forbidden", "allowed")
+        ]
+        a, b = (
+            [characters.detokenize(x) for x in by[kind, case].alternatives]
+            for case in ("forbidden", "allowed")
+        )
+        assert a == b[::-1] and texts[0][0] != texts[1][0]
+        assert texts[0][-2:] == texts[1][-2:] and texts[0][9:11] == texts[1][9:11], "request and talk"
+        assert by[kind, "forbidden"].facts["rule_distance"] > WINDOW
+    for kind in ("secret", "weather"):
+        assert [characters.detokenize(a) for a in by[kind, "unrelated"].alternatives] == [" can", " cannot"]
+        assert characters.detokenize(by[kind, "unrelated"].tokens).split("\n\n")[0] == characters.detokenize(by[kind, "forbidden"].tokens).split("\n\n")[0]  # fmt: skip
 
 
 def test_filler_does_not_repeat_itself():

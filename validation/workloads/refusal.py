@@ -176,8 +176,7 @@ WORKLOAD = Workload(
     title="Refusals and instruction-following",
     shows="Whether the choice between following an early rule and breaking it changes against the uncompressed cache, in both "
     "directions: refusing what is forbidden, and not refusing what is allowed. The change of the log-odds is the fine measure.",
-    cannot_show="Safety: nothing harmful is asked. Small models copy the examples of the rule more than they apply it, and refuse "
-    "unrelated requests after them without any compression; what counts is that their choice stays the same.",
+    cannot_show="Safety: nothing harmful is asked. Small models lean on the examples of the rule more than on its words.",
     make=maker(NAME, VERSION, _task),
     least=320,
 )

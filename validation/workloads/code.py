@@ -23,7 +23,7 @@ from validation.workloads.task import as_tokens, literal_ids, random_of
 from validation.workloads.workload import Workload
 
 NAME, VERSION = "code", 1
-FAR_CHARACTERS = 400  # about as many as the recent window of 128 tokens holds
+FAR_CHARACTERS = 540  # so that the recent window, 128 tokens, does not reach back to it
 LEAST_LETTERS = 4
 ANSWER_TOKENS = 32
 OTHERS = 3

@@ -88,14 +88,14 @@ def test_as_many_texts_as_the_manifest_has():
 def test_code_says_how_many_prompts_there_are(characters):
     with pytest.raises(ValueRangeError, match=r"workload code: prompts: expected 1\.\.\d+ at 2400"):
         prompts_of(characters, "code", 500, LENGTH)
-    assert len(prompts_of(characters, "code", 40, 4 * LENGTH)) == 40
+    assert len(prompts_of(characters, "code", 30, 4 * LENGTH)) == 30
 
 
 def test_code_continues_its_file_and_names_what_stands_far_above(characters):
     for p in prompts_of(characters, "code", 12, LENGTH):
         text, name = characters.detokenize(p.tokens), p.facts["name"]
         assert p.facts["distance"] >= FAR_CHARACTERS - 1 and re.search(rf"\b{name}\b", text)
-        assert not re.search(rf"\b{name}\b", text[-380:]), "mentioned again, close by"
+        assert not re.search(rf"\b{name}\b", text[-FAR_CHARACTERS + 20 :]), "mentioned again, close by"
         others = [characters.detokenize(a).strip() for a in p.alternatives[1:]]
         assert all(re.search(rf"\b{o}\b", text) or len(text) < 3500 for o in others)
 

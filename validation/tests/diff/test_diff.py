@@ -93,12 +93,7 @@ CASES = {
 def test_every_verdict(study_report, edited, case, capsys):
     change, code, outcome, verdict = CASES[case]
 
-    def with_direction(data):
-        told = {"title": "Accuracy", "formula": "-", "unit": "share", "level": "next token", "decides": True}
-        data["quality"]["metrics"].append({"name": "accuracy", "higher_is_better": True, **told})
-
-    first = edited(with_direction, "a.json")
-    second = edited(lambda d: (with_direction(d), change(d)))
+    first, second = study_report, edited(change)
     assert cli.main(["diff", str(first), str(second), "--json"]) == code
     told = json.loads(capsys.readouterr().out)
     assert told["outcome"] == outcome and told["exit"] == code

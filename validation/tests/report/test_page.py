@@ -50,8 +50,13 @@ def test_every_fact_of_the_study_is_on_the_page(visible):
 
 
 def test_values_stand_in_their_workloads_table(page):
-    assert ["kl_mean", "0.0040.003 to 0.005", "1.91.425 to 2.375"] in page.rows
-    assert ["accuracy", "0.75", "0"] in page.rows
+    assert [
+        "Next-token KL, mean over the prompt, nats",
+        "lower",
+        "0.0040.003 to 0.005",
+        "1.91.425 to 2.375",
+    ] in page.rows
+    assert ["Right alternative is the most likely, share of prompts", "higher", "0.75", "0"] in page.rows
     row = next(r for r in page.rows if r[0] == "chat: kl_mean" and r[1] == "planted-bad")
     assert row[2:6] == ["✘ fail", "1.9", "2.28", "0.02"]
 

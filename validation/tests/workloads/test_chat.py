@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tq_core.errors import ModelFileError, ValueRangeError
-from validation.tests.workloads.stub import ByteModel
+from validation.tests.workloads.conftest import CharacterModel
 from validation.workloads.chat import FILE, NEW_TOKENS, TALKS_THERE, WORKLOAD, cut, talks
 from validation.workloads.stored import DATA, stored
 from validation.workloads.workload import digest_of
@@ -79,7 +79,7 @@ def test_the_manifest_names_every_file():
 
 
 def test_early_turns_go_first_and_whole():
-    model, talk = ByteModel(), talks()[0]
+    model, talk = CharacterModel(), talks()[0]
     gone, whole = cut(model, talk, 10_000)
     assert gone == 0
     text = model.detokenize(whole.ids)
@@ -95,16 +95,16 @@ def test_early_turns_go_first_and_whole():
 
 
 def test_prompts_leave_the_reply_to_the_reference():
-    prompts = WORKLOAD.prompts(ByteModel(), 8, 3000)
+    prompts = WORKLOAD.prompts(CharacterModel(), 8, 3000)
     for prompt, talk in zip(prompts, talks(), strict=False):
         assert prompt.own_reply and prompt.new_tokens == NEW_TOKENS and prompt.tokens.dtype == np.int32
         assert prompt.scored_from == len(prompt.tokens) == prompt.facts["length"]
-        assert bytes(prompt.floor.tolist()).decode() == f"User: {talk.messages[-1].content}\n\nAssistant:"
+        assert CharacterModel().detokenize(prompt.floor) == f"User: {talk.messages[-1].content}\n\nAssistant:"
         json.dumps(prompt.describe())
-    assert digest_of(prompts) == digest_of(WORKLOAD.prompts(ByteModel(), 8, 3000))
-    assert digest_of(prompts[:3]) == digest_of(WORKLOAD.prompts(ByteModel(), 3, 3000))
+    assert digest_of(prompts) == digest_of(WORKLOAD.prompts(CharacterModel(), 8, 3000))
+    assert digest_of(prompts[:3]) == digest_of(WORKLOAD.prompts(CharacterModel(), 3, 3000))
     with pytest.raises(ValueRangeError, match="workload chat: prompts"):
-        WORKLOAD.prompts(ByteModel(), TALKS_THERE + 1, 3000)
+        WORKLOAD.prompts(CharacterModel(), TALKS_THERE + 1, 3000)
 
 
 @pytest.mark.model

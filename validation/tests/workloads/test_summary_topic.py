@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tq_core.errors import ValueRangeError
-from validation.tests.workloads.stub import ByteModel
+from validation.tests.workloads.conftest import CharacterModel
 from validation.workloads import summary, topic
 from validation.workloads.replies import invented_numbers, named, string_match_all
 from validation.workloads.summary import ALTERED, KINDS, MONTHS, NAMES, PLACES
@@ -17,22 +17,22 @@ LENGTH = 3000
 
 
 def text_of(ids):
-    return ByteModel().detokenize(ids)
+    return CharacterModel().detokenize(ids)
 
 
 @pytest.fixture(scope="module")
 def summaries():
-    return summary.WORKLOAD.prompts(ByteModel(), 8, LENGTH)
+    return summary.WORKLOAD.prompts(CharacterModel(), 8, LENGTH)
 
 
 @pytest.fixture(scope="module")
 def repeated():
-    return topic.WORKLOAD.prompts(ByteModel(), COUNT, LENGTH)
+    return topic.WORKLOAD.prompts(CharacterModel(), COUNT, LENGTH)
 
 
 @pytest.mark.parametrize("workload", [summary.WORKLOAD, topic.WORKLOAD], ids=["summary", "topic"])
 def test_the_first_prompts_depend_on_nothing_but_their_place(workload):
-    model = ByteModel()
+    model = CharacterModel()
     few, many = workload.prompts(model, 2, LENGTH), workload.prompts(model, 5, LENGTH)
     assert digest_of(few) == digest_of(many[:2]) and len({p.digest for p in many}) == 5
     for prompt in many:
@@ -43,10 +43,10 @@ def test_the_first_prompts_depend_on_nothing_but_their_place(workload):
 @pytest.mark.parametrize("workload", [summary.WORKLOAD, topic.WORKLOAD], ids=["summary", "topic"])
 def test_lengths_are_reached_and_never_exceeded(workload):
     for n_tokens in (2400, 5000, 20_000):
-        for prompt in workload.prompts(ByteModel(), 4, n_tokens):
+        for prompt in workload.prompts(CharacterModel(), 4, n_tokens):
             assert n_tokens - 300 <= prompt.longest <= n_tokens
     with pytest.raises(ValueRangeError, match=f"length of {workload.name}-000"):
-        workload.prompts(ByteModel(), 1, workload.least)
+        workload.prompts(CharacterModel(), 1, workload.least)
 
 
 def test_every_fact_is_told_once_and_the_summary_tells_all(summaries):
@@ -117,7 +117,7 @@ def test_every_topic_takes_both_values_and_half_of_the_questions_press(repeated)
 
 
 def test_long_prompts_repeat_all_phrasings_and_keep_every_filler():
-    prompt = topic.WORKLOAD.prompts(ByteModel(), 1, 20_000)[0]
+    prompt = topic.WORKLOAD.prompts(CharacterModel(), 1, 20_000)[0]
     text = text_of(prompt.tokens)
     assert all(text.count(q) == 1 for q in topics()[0].questions)
     turns = text.split("\n\n")
@@ -130,28 +130,29 @@ def test_long_prompts_repeat_all_phrasings_and_keep_every_filler():
 
 @pytest.mark.model
 @pytest.mark.slow
-def test_smollm2_knows_some_facts_and_not_all():
-    import numpy as np
-
-    from tq_core.model.exact_cache import ExactCache
-    from tq_core.model.interface import forward_chunks
+def test_smollm2_finds_what_was_told():
+    from tq_core.cache.paged_cache import PagedCache
+    from tq_core.codecs.arms import get_arm
+    from tq_core.kernels.backend import get_backend
     from tq_core.model.zoo import load_model
-    from validation.logit_scores import log_softmax
+    from validation.engine.continuations import log_probability
 
     model = load_model("smollm2")
 
-    def chosen(prompt):
-        scores = []
-        for alternative in prompt.alternatives:
-            ids = np.concatenate([prompt.tokens, alternative])
-            cache = ExactCache(model.shape, len(ids))
-            logits = np.concatenate([x for _, x in forward_chunks(model, ids[:-1], cache)])[
-                -len(alternative) :
-            ]
-            scores.append(log_softmax(logits)[np.arange(len(alternative)), alternative].sum())
-        return int(np.argmax(scores))
+    def chances(prompt):
+        cache = PagedCache(model.shape, get_arm("fp16"), get_backend())
+        last = model.forward(prompt.tokens, cache)[-1]
+        return [log_probability(model, cache, last, a) for a in prompt.alternatives]
 
-    easy = [p for p in topic.WORKLOAD.prompts(model, 3, 400) if not p.facts["pressed"]]
-    assert [chosen(p) for p in easy] == [0] * len(easy) and easy
-    facts = [chosen(p) for p in summary.WORKLOAD.prompts(model, 3, 420)]
-    assert all(c < 2 for c in facts), "altered values, which the report does not contain, are not preferred"
+    easy, pressed = (
+        next(p for p in topic.WORKLOAD.prompts(model, 2, 360) if p.facts["pressed"] == x)
+        for x in (False, True)
+    )
+    right, wrong = chances(easy)
+    assert right > wrong + 1, "nobody disagrees at the end"
+    right, wrong = chances(pressed)
+    assert abs(right - wrong) < 5, "there is something to lose where somebody does"
+    right, swapped, *altered = chances(summary.WORKLOAD.prompts(model, 1, 420)[0])
+    assert max(right, swapped) > max(altered) + 1, (
+        "values that the report does not contain are far less likely"
+    )

@@ -22,6 +22,7 @@ from validation.compare import command as compare
 from validation.diagnose import command as diagnose
 from validation.diff import command as diff
 from validation.museum import command as museum
+from validation.sweep import command as sweep
 
 PASS, FAILED, BAD_INPUT, INCOMPLETE, INTERRUPTED = 0, 1, 2, 3, 130
 CODES = {"pass": PASS, "fail": FAILED, "incomplete": INCOMPLETE}
@@ -70,6 +71,7 @@ def _parser() -> _Parser:
     compare.add_parser(commands)
     report_command.add_parser(commands)
     diff.add_parser(commands)
+    sweep.add_parser(commands)
     doctor = commands.add_parser("doctor", help="what runs on this machine, and what is missing")
     parity = commands.add_parser("parity", help="every kernel on every backend: the same bits")
     parity.add_argument(
@@ -271,6 +273,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return report_command.run(options)
         if options.command == "diff":
             return diff.run(options)
+        if options.command == "sweep":
+            return sweep.run(options, given)
         if options.command == "doctor":
             return _doctor(options)
         return _parity(options, given) if options.command == "parity" else _validate(options, given)
@@ -282,7 +286,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return BAD_INPUT
     except KeyboardInterrupt:
         kept = "what was measured so far is kept, the same command goes on from there"
-        what = kept if options.command in ("compare", "validate") else "nothing was written"
+        what = kept if options.command in ("compare", "sweep", "validate") else "nothing was written"
         print(f"tq {options.command}: interrupted, {what}", file=sys.stderr)
         return INTERRUPTED
 

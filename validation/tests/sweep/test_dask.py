@@ -81,17 +81,25 @@ def cluster(tmp_path_factory, _own_folders):
 
 
 class _Killing:
-    """Kills a worker after the first reading, while both are at work."""
+    """Once a reading has come back, kills a worker that is at work on another."""
 
-    def __init__(self, inner, victim):
-        self.inner, self.victim, self.given = inner, victim, 0
+    def __init__(self, inner, cluster):
+        self.inner, self.cluster, self.given, self.victim = inner, cluster, 0, None
 
     def run(self, model, jobs):
         for answer in self.inner.run(model, jobs):
             self.given += 1
-            if self.given == 1:
-                self.victim.send_signal(signal.SIGKILL)
+            if self.victim is None:
+                self.victim = self._busy()
+                os.kill(self.victim, signal.SIGKILL)
             yield answer
+
+    def _busy(self):
+        from distributed import Client
+
+        with Client(self.cluster.address, timeout=30, set_as_default=False) as client:
+            busy = [address for address, tasks in client.processing().items() if tasks]
+            return next(iter(client.run(os.getpid, workers=busy[:1]).values()))
 
 
 def test_other_bits_are_refused_before_anything_is_read(cluster, mini, swept, monkeypatch):
@@ -117,9 +125,10 @@ def test_an_error_of_a_job_arrives_as_itself(cluster, mini, swept):
 
 
 def test_one_of_two_workers_killed_midway_the_same_digest(cluster, mini, swept, tmp_path):
-    killing = _Killing(executor_for(1, cluster.address), cluster.workers[1])
+    killing = _Killing(executor_for(1, cluster.address), cluster)
     found = run_sweep(mini, store=Store(tmp_path), executor=killing)
-    assert cluster.workers[1].wait(timeout=30) == -signal.SIGKILL
+    (dead,) = [w for w in cluster.workers if w.pid == killing.victim]
+    assert dead.wait(timeout=30) == -signal.SIGKILL
     assert found.computed == swept.computed == killing.given
     assert (
         make_result(found, {"command": ""})["result_digest"]

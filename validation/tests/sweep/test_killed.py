@@ -13,7 +13,7 @@ import pytest
 from validation.sweep.result import make_result
 from validation.tests.sweep.conftest import MINI
 
-KILLS = 3
+KILLS = 2
 
 
 def _start(folder, path):

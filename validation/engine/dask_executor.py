@@ -6,6 +6,7 @@ worker that dies is replaced by Dask; a worker that would round otherwise is ref
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -90,6 +91,8 @@ class DaskExecutor:
         """Readings as jobs end, in any order. Raises ClusterError, and what a job raises; what came before has been given."""
         if not jobs:
             return
+        # What it would log in many lines is raised here in one.
+        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
         with self._client() as client:
             self._check_workers(client)
             left = dict(enumerate(jobs))
@@ -138,7 +141,10 @@ class DaskExecutor:
         by_digest = {
             a.digest: a for job in left.values() for a in (job.reference, *(s.arm for s in job.seats))
         }
-        sent = client.scatter(by_digest, broadcast=True)
+        try:
+            sent = client.scatter(by_digest, broadcast=True)
+        except (OSError, TimeoutError):
+            return  # a worker died while it was given them: the next round
         expected = facts()
         waiting = {
             client.submit(_task, model, parcel, [sent[d] for d in parcel.arms], expected, pure=False): index
@@ -170,6 +176,8 @@ class DaskExecutor:
                     done = self._distributed.wait(pending, POLL_SECONDS, "FIRST_COMPLETED").done
             except TimeoutError:
                 done = set()
+            except CancelledError:
+                done = {future for future in pending if future.status in ("cancelled", "lost")}
             if client.status != "running":
                 raise ClusterError(f"scheduler {self._address}: expected a connection, got {client.status}")
             if done or client.scheduler_info()["workers"]:

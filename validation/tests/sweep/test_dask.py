@@ -37,7 +37,7 @@ class Cluster:
     def __init__(self, folder):
         self.folder, self.workers = folder, []
         self._file = folder / "scheduler.json"
-        self._scheduler = _dask(
+        self.scheduler = _dask(
             ["dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(self._file)],
             folder, "scheduler",
         )  # fmt: skip
@@ -65,7 +65,7 @@ class Cluster:
             client.wait_for_workers(count, timeout=60)
 
     def stop(self):
-        for process in (*self.workers, self._scheduler):
+        for process in (*self.workers, self.scheduler):
             process.kill()
             process.wait()
 
@@ -138,6 +138,17 @@ def test_one_of_two_workers_killed_midway_the_same_digest(cluster, mini, swept, 
     assert (again.computed, again.reused) == (0, swept.computed)
 
 
+def test_a_prompt_that_kills_workers_ends_the_run(cluster, mini, swept):
+    from distributed import Client
+
+    with Client(cluster.address, timeout=30, set_as_default=False) as client:
+        client.run_on_scheduler(lambda dask_scheduler: setattr(dask_scheduler, "allowed_failures", 0))
+    jobs, _ = jobs_of(mini, swept.models[0])
+    killing = _Killing(executor_for(1, cluster.address), cluster)
+    with pytest.raises(ClusterError, match="prompt episode-2000.: workers died over it"):
+        list(killing.run("tiny", jobs))
+
+
 def test_without_any_worker_it_gives_up(cluster, mini, swept, monkeypatch):
     monkeypatch.setattr(dask_executor, "NO_WORKER_SECONDS", 1.0)
     monkeypatch.setattr(dask_executor, "CONNECT_SECONDS", 5.0)
@@ -147,6 +158,17 @@ def test_without_any_worker_it_gives_up(cluster, mini, swept, monkeypatch):
         worker.wait()
     with pytest.raises(ClusterError, match="expected .*worker.*, got none|workers died"):
         list(DaskExecutor(cluster.address).run("tiny", jobs))
+
+
+def test_the_scheduler_dies_at_work(cluster, mini, swept, monkeypatch):
+    cluster.add("three")
+    cluster.wait_for(1)
+    jobs, _ = jobs_of(mini, swept.models[0])
+    given = DaskExecutor(cluster.address).run("tiny", jobs)
+    next(given)
+    cluster.scheduler.kill()
+    with pytest.raises(ClusterError, match="expected a connection, got"):
+        list(given)
 
 
 def test_no_scheduler_and_no_package(monkeypatch, mini, swept):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tq_core.cache.atomic import PART
+from tq_core.errors import ValueRangeError, check
 from tq_core.kernels.native import cpu_features
 from tq_core.model.interface import LanguageModel
 from tq_core.paths import BUILD
@@ -81,7 +82,8 @@ def reference_key(model: LanguageModel, job: Job, backend: str) -> str:
 class References:
     """A folder of reference reads of at most ``most_bytes``; those not used for longest go first. 0 keeps nothing.
 
-    By default $TQ_REFERENCE_DIR or build/readings/reference, and $TQ_REFERENCE_BYTES or 4 GiB.
+    By default $TQ_REFERENCE_DIR or build/readings/reference, and $TQ_REFERENCE_BYTES or 4 GiB; ValueRangeError when
+    that is no count.
     """
 
     def __init__(self, folder: Path | None = None, most_bytes: int | None = None) -> None:
@@ -132,8 +134,9 @@ class References:
 
 
 def _bytes_setting() -> int:
-    given = os.environ.get(BYTES_SETTING, "")
-    return int(given) if given.isdecimal() else MOST_BYTES
+    given = os.environ.get(BYTES_SETTING) or str(MOST_BYTES)
+    check(given.isdecimal(), BYTES_SETTING, "a count of bytes", repr(given), ValueRangeError)
+    return int(given)
 
 
 def _pack(key: str, kept: ReferenceRead) -> dict[str, np.ndarray]:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tq_core.codecs.arms import get_arm
+from tq_core.errors import ValueRangeError
 from validation.engine import cell
 from validation.engine.cell import Job, Seat, compute
 from validation.engine.reference_store import References, reference_key
@@ -156,3 +157,6 @@ def test_the_settings_come_from_outside(monkeypatch, tmp_path):
     monkeypatch.setenv("TQ_REFERENCE_DIR", str(tmp_path))
     monkeypatch.setenv("TQ_REFERENCE_BYTES", "123")
     assert (References().folder, References().most_bytes) == (tmp_path, 123)
+    monkeypatch.setenv("TQ_REFERENCE_BYTES", "4G")
+    with pytest.raises(ValueRangeError, match="TQ_REFERENCE_BYTES"):
+        References()

@@ -110,6 +110,9 @@ def _parser() -> _Parser:
     validate.add_argument(
         "--workers", type=int, default=1, metavar="N", help="processes that read (default: 1)"
     )
+    validate.add_argument(
+        "--scheduler", metavar="ADDRESS", help="a Dask scheduler whose workers read instead"
+    )
     validate.add_argument("--fresh", action="store_true", help="take no reading that was kept from before")
     validate.add_argument("--kl-budget", type=float, metavar="NATS", help="limit of the mean next-token KL")
     validate.add_argument(
@@ -181,6 +184,7 @@ def _parity(options: argparse.Namespace, arguments: Sequence[str]) -> int:
 def _validate(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     from tq_core.model.zoo import load_model
     from validation import report
+    from validation.engine.execute import executor_for
     from validation.environment import command_line
     from validation.plan import make_plan
     from validation.runner import examine
@@ -218,7 +222,8 @@ def _validate(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         plan = make_plan("tiny", arms, **kept, asked_for=options.model, not_exercised=(reason,))
         model = load_model("tiny")
     progress, command = Progress(options.quiet), command_line(arguments)
-    record, found = examine(plan, model, progress, command, workers=options.workers, fresh=options.fresh)
+    executor = executor_for(options.workers, options.scheduler)
+    record, found = examine(plan, model, progress, command, executor=executor, fresh=options.fresh)
     paths = report.write(record, options.out, samples(found, model))
     data = {
         "status": record.status,

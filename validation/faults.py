@@ -14,7 +14,12 @@ from tq_core.errors import TqError, check
 
 MAX_BYTES = 1 << 20
 _SHORT = reprlib.Repr()  # a value may be a megabyte, or refer to itself
-_SHORT.maxstring = _SHORT.maxother = 80
+_SHORT.maxstring, _SHORT.maxother, _SHORT.maxlevel = 80, 80, 2
+
+
+def short(value: object) -> str:
+    """A value as a message shows it, however large or deep it is."""
+    return _SHORT.repr(value)
 
 
 class Faults:
@@ -25,13 +30,15 @@ class Faults:
 
     def check(self, ok: bool, where: str, expected: str, got: object) -> bool:
         if not ok:
-            self.said.append(f"{where}: expected {expected}, got {_SHORT.repr(got)}")
+            self.said.append(f"{where}: expected {expected}, got {short(got)}")
         return ok
 
     def name(self, value: object, where: str, known: Sequence[str]) -> bool:
-        near = difflib.get_close_matches(str(value), known, n=1)
+        near = difflib.get_close_matches(value, known, n=1) if isinstance(value, str) else []
         hint = f" (did you mean {near[0]}?)" if near else ""
-        return self.check(value in known, where, f"one of {', '.join(known)}{hint}", value)
+        return self.check(
+            isinstance(value, str) and value in known, where, f"one of {', '.join(known)}{hint}", value
+        )
 
     def whole(self, value: object, where: str, low: int, high: int) -> bool:
         ok = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
@@ -65,7 +72,7 @@ class Faults:
             return ()
         found: tuple[Any, ...] = tuple(value)  # type: ignore[arg-type]
         good = [self.name(n, where, known) for n in found]
-        self.check(len(set(map(str, found))) == len(found), where, "every name once", value)
+        self.check(not all(good) or len(set(found)) == len(found), where, "every name once", value)
         return found if all(good) else ()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tq_core.errors import TqError, check
 from validation.controls import CONTROL_NAMES, validation_arm_names
-from validation.faults import Faults, read_yaml
+from validation.faults import Faults, read_yaml, short
 from validation.prompt_metrics import PROMPT_METRICS
 from validation.study import ANY_MODEL, PARITY_SCOPES, Budget, Comparison, Controls, Study, WorkloadUse
 from validation.workloads.catalogue import WORKLOADS
@@ -34,9 +34,9 @@ def parse_study(data: object, file: str = "") -> Study:
         set(REQUIRED) <= set(given),
         "study",
         f"the keys {', '.join(REQUIRED)}",
-        sorted(map(_SHORT.repr, given)),
+        sorted(map(short, given)),
     )
-    unknown = sorted(_SHORT.repr(k) for k in given if k not in (*REQUIRED, *OPTIONAL))
+    unknown = sorted(short(k) for k in given if k not in (*REQUIRED, *OPTIONAL))
     faults.check(not unknown, "study", f"no other keys than {', '.join((*REQUIRED, *OPTIONAL))}", unknown)
     parts = _parts(given, faults)
     if faults.said:

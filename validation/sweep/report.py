@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tq_core.show import html
 from validation.figures import Figure
-from validation.report import write_texts
+from validation.report.files import write_files
 from validation.sweep.figures import figures
 from validation.sweep.result import Result
 from validation.sweep.text import as_csv, notes, table
@@ -71,4 +71,5 @@ def write(result: Result, folder: Path) -> dict[str, Path]:
         "sweep.html": page(result, drawn),
         "sweep.json": json.dumps(data, indent=1, allow_nan=False) + "\n",
     }
-    return write_texts(texts, folder)
+    made = write_files({name: text.encode() for name, text in texts.items()}, folder)
+    return {Path(name).suffix[1:]: made / name for name in texts}

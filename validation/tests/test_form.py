@@ -59,5 +59,13 @@ def test_another_study_brings_its_arms(form):
 
 
 def test_every_control_has_a_name(form):
-    for control in (form.model, form.study, form.arm, form.amount, form.progress, form.earlier, *form.buttons.values()):
+    for control in (
+        form.model,
+        form.study,
+        form.arm,
+        form.amount,
+        form.progress,
+        form.earlier,
+        *form.buttons.values(),
+    ):
         assert control.description

@@ -59,6 +59,10 @@ class ModelFileError(TqError, ValueError):
     """A model file is truncated, tampered with, or of a kind that is not supported."""
 
 
+class PromptFileError(TqError, ValueError):
+    """A user's file of prompts cannot be read, or some of its lines are not prompts."""
+
+
 class ModelUnavailable(TqError):
     """A model is neither in the cache directory nor obtainable now."""
 

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tq_core.errors import ModelUnavailable, TqError, ValueRangeError, check
+from validation import report_command
 from validation.bench import command as bench
 from validation.budget import command as budget
 from validation.compare import command as compare
 from validation.diagnose import command as diagnose
+from validation.diff import command as diff
 from validation.museum import command as museum
 
 PASS, FAILED, BAD_INPUT, INCOMPLETE, INTERRUPTED = 0, 1, 2, 3, 130
@@ -66,6 +68,8 @@ def _parser() -> _Parser:
     museum.add_parser(commands)
     diagnose.add_parser(commands)
     compare.add_parser(commands)
+    report_command.add_parser(commands)
+    diff.add_parser(commands)
     doctor = commands.add_parser("doctor", help="what runs on this machine, and what is missing")
     parity = commands.add_parser("parity", help="every kernel on every backend: the same bits")
     parity.add_argument(
@@ -83,17 +87,26 @@ def _parser() -> _Parser:
     )
 
     validate = commands.add_parser("validate", help="validate an arm on a model and write the report")
-    validate.add_argument("--model", default="tiny", help="tiny (default), smollm2 or gemma")
-    validate.add_argument("--arm", default="structured-turbo", help="the arm under test")
+    validate.add_argument("--model", default="tiny", help="tiny (default), smollm2, gemma, or a GGUF file or safetensors folder")
+    validate.add_argument("--arm", help="the arm under test (default: the study's first)")
+    validate.add_argument("--study", metavar="FILE", help="a study's YAML file, or the name of a shipped one")
+    validate.add_argument(
+        "--workload",
+        action="append",
+        metavar="NAME",
+        help="only this workload of the study (may be repeated)",
+    )
     validate.add_argument("--key-bits", type=float, metavar="BITS")
     validate.add_argument("--value-bits", type=float, metavar="BITS")
     validate.add_argument("--window", type=int, metavar="TOKENS", help="recent tokens kept in fp16")
     validate.add_argument("--sinks", type=int, metavar="TOKENS", help="first tokens kept in fp16")
     validate.add_argument("--rotation-seed", type=int, metavar="N")
+    validate.add_argument("--prompts", type=int, metavar="N", help="at most N prompts of each workload")
+    validate.add_argument("--length", type=int, metavar="N", help="tokens per prompt")
     validate.add_argument(
-        "--tokens", type=int, metavar="N", help="score at least N tokens, in whole documents"
+        "--workers", type=int, default=1, metavar="N", help="processes that read (default: 1)"
     )
-    validate.add_argument("--length", type=int, metavar="N", help="tokens per document")
+    validate.add_argument("--fresh", action="store_true", help="take no reading that was kept from before")
     validate.add_argument("--kl-budget", type=float, metavar="NATS", help="limit of the mean next-token KL")
     validate.add_argument(
         "--top1-budget", type=float, metavar="SHARE", help="least share of equal top tokens"
@@ -166,12 +179,19 @@ def _validate(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     from validation import report
     from validation.environment import command_line
     from validation.plan import make_plan
-    from validation.runner import run_plan
+    from validation.runner import examine
+    from validation.study_file import find_study
+    from validation.tables_workloads import samples
 
     check_out(options.out)
     arm_options = {"key_bits": options.key_bits, "value_bits": options.value_bits, "window": options.window}
     arm_options |= {"sinks": options.sinks, "seed": options.rotation_seed}
-    wanted = {"tokens": options.tokens, "length": options.length, "kl_budget": options.kl_budget}
+    study = find_study(options.study) if options.study else None
+    wanted: dict[str, Any] = {
+        "prompts": options.prompts,
+        "length": options.length,
+        "kl_budget": options.kl_budget,
+    }
     wanted |= {
         "top1_budget": options.top1_budget,
         "backend": options.backend,
@@ -179,7 +199,9 @@ def _validate(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         "seed": options.seed,
     }
     wanted["options"] = {k: v for k, v in arm_options.items() if v is not None}
-    plan = make_plan(options.model, [options.arm], **wanted)
+    wanted["workloads"] = options.workload
+    arms = [options.arm] if options.arm else None
+    plan = make_plan(options.model, arms, study=study, **wanted)
     try:
         model = load_model(options.model)
     except ModelUnavailable as error:
@@ -189,10 +211,11 @@ def _validate(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         # Amounts and budgets were meant for the other model; the tiny one has its own.
         kept = {k: v for k, v in wanted.items() if k in ("backend", "parity", "seed", "options")}
         reason = f"Model {options.model}: {error}"
-        plan = make_plan("tiny", [options.arm], **kept, asked_for=options.model, not_exercised=(reason,))
+        plan = make_plan("tiny", arms, **kept, asked_for=options.model, not_exercised=(reason,))
         model = load_model("tiny")
-    record = run_plan(plan, model, Progress(options.quiet), command_line(arguments))
-    paths = report.write(record, options.out)
+    progress, command = Progress(options.quiet), command_line(arguments)
+    record, found = examine(plan, model, progress, command, workers=options.workers, fresh=options.fresh)
+    paths = report.write(record, options.out, samples(found, model))
     data = {
         "status": record.status,
         "model": plan.model,
@@ -212,7 +235,7 @@ def _validate(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     }
     text = "\n".join([*record.verdict, f"report: {paths['html']}"])
     _emit(data, options.json, text)
-    return CODES[record.status]
+    return INTERRUPTED if found.ended.startswith("interrupted") else CODES[record.status]
 
 
 def check_out(out: Path | None) -> None:
@@ -242,6 +265,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return diagnose.run(options, Progress(options.quiet))
         if options.command == "compare":
             return compare.run(options, given)
+        if options.command == "report":
+            return report_command.run(options)
+        if options.command == "diff":
+            return diff.run(options)
         if options.command == "doctor":
             return _doctor(options)
         return _parity(options, given) if options.command == "parity" else _validate(options, given)
@@ -252,8 +279,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"tq {options.command}: {' '.join(str(error).split())}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
-        kept = "rows measured so far are kept, the same command goes on from there"
-        what = kept if options.command == "compare" else "nothing was written"
+        kept = "what was measured so far is kept, the same command goes on from there"
+        what = kept if options.command in ("compare", "validate") else "nothing was written"
         print(f"tq {options.command}: interrupted, {what}", file=sys.stderr)
         return INTERRUPTED
 

@@ -101,6 +101,7 @@ def _kl_quantile(name: str, q: float, word: str) -> None:
 _kl_quantile("kl_median", 0.5, "median")
 _kl_quantile("kl_p90", 0.9, "90 %")
 _kl_quantile("kl_p99", 0.99, "99 %")
+_kl_quantile("kl_p999", 0.999, "99.9 %")
 _kl_quantile("kl_max", 1.0, "largest")
 _token(
     "top1_agreement",
@@ -137,6 +138,16 @@ _token(
     False,
     lambda s: _rms(_delta_p(s)),
 )
+
+
+def _delta_p_quantile(name: str, q: float, word: str) -> None:
+    title, formula = f"Change of the true token's probability, {word}", f"{word} over t of q(y_t) - p(y_t)"
+    _token(name, title, formula, "probability", True, lambda s: _quantile(_delta_p(s), q))
+
+
+_delta_p_quantile("delta_p_p1", 0.01, "1 %")
+_delta_p_quantile("delta_p_median", 0.5, "median")
+_delta_p_quantile("delta_p_p99", 0.99, "99 %")
 _token(
     "flips",
     "Flips: right to wrong or wrong to right",

@@ -6,10 +6,11 @@ import numpy as np
 
 from tq_core.kernels.backend import backend_statuses
 from validation import stats
+from validation.budget_gates import budget_gates, regression
 from validation.controls import PLANTED_BAD
 from validation.findings import ArmFindings, Findings
 from validation.gates import Gate, Measured
-from validation.plan import Plan
+from validation.plan import KL, TOP1, Plan
 
 ONE_SIDED = 0.90  # a two-sided 90 % interval's end is a one-sided 95 % bound
 LEAST_CHANGED = 0.5
@@ -74,11 +75,18 @@ def output_changed(f: Findings) -> Measured:
 def window_exact(f: Findings) -> Measured:
     """Largest logit difference while every token is still in the fp16 window or a sink."""
     kept = f.tested.config["sinks"] + (f.tested.config["window"] or 0)
-    if f.tested.config["window"] is None or kept == 0 or not f.tested.documents:
+    if f.tested.config["window"] is None or kept == 0:
         return Measured(None, "this arm keeps no token in fp16")
     rows = [d.max_difference[:kept] for d in f.tested.documents]
+    if f.workloads:
+        readings = [r for w in f.workloads.values() for r in w.readings.get(f.plan.arm, [])]
+        # Position p is predicted from p tokens, all of which are in fp16 up to ``kept``.
+        rows = [r.scores.max_difference[: max(0, kept + 1 - r.first)] for r in readings]
+        rows = [r for r in rows if len(r)]
+    if not rows:
+        return Measured(None, f"no scored position lies within the first {kept} tokens")
     worst = max(float(r.max()) for r in rows)
-    return Measured(worst, f"first {kept} positions of {len(rows)} documents, {sum(map(len, rows)):,} tokens")
+    return Measured(worst, f"first {kept} positions of {len(rows)} prompts, {sum(map(len, rows)):,} tokens")
 
 
 def shadow_bytes(f: Findings) -> Measured:
@@ -118,11 +126,14 @@ def memory_share(f: Findings) -> Measured:
 
 def kl_bound(f: Findings) -> Measured:
     """One-sided 95 % upper bound of the mean KL."""
-    return _bound(f.tested, "kl", upper=True, seed=f.plan.seed)
+    return regression(f, KL) if f.workloads else _bound(f.tested, "kl", upper=True, seed=f.plan.seed)
 
 
 def top1_bound(f: Findings) -> Measured:
     """One-sided 95 % lower bound of the top-1 agreement."""
+    if f.workloads:
+        lost = regression(f, TOP1)
+        return Measured(None if lost.value is None else 1 - lost.value, lost.evidence)
     return _bound(f.tested, "same_top", upper=False, seed=f.plan.seed)
 
 
@@ -130,9 +141,9 @@ def negative_control(f: Findings) -> Measured:
     """Mean KL of the planted bad arm; the budget must stop it."""
     if not f.planted_bad.documents:
         return NOTHING_MEASURED
-    value = float(np.mean(f.planted_bad.scores.kl))
+    value = float(np.mean([d.kl.mean() for d in f.planted_bad.documents]))
     return Measured(
-        value, f"{PLANTED_BAD}: 2-bit keys and values, no window; {len(f.planted_bad.scores):,} tokens"
+        value, f"{PLANTED_BAD}: 2-bit keys and values, no window; {len(f.planted_bad.documents)} prompts"
     )
 
 
@@ -188,10 +199,6 @@ def gates_for(plan: Plan, findings: Findings) -> list[Gate[Findings]]:
              "Bytes that no entry owns are how compression ratios get prettier than memory use."),
         Gate("memory", "The arm holds less than the fp16 cache at the tested length, everything counted.", memory_share, "<", 1, "share of fp16",
              "Compression that needs more memory than no compression has no purpose."),
-        Gate("kl", "Mean next-token KL stays within the budget.", kl_bound, "<=", plan.kl_budget, "nats", plan.kl_why),
-        Gate("top1", "The most likely next token stays the same.", top1_bound, ">=", plan.top1_budget, "share of tokens", plan.top1_why),
-        Gate("negative-control", "The same texts and budget stop an arm that is bad on purpose.", negative_control, ">", plan.kl_budget, "nats",
-             "A budget that a ruined arm meets decides nothing."),
         Gate("no-op", "Two uncompressed caches give the same logits.", no_op, "==", 0, "logit difference",
              "Any difference here would be noise of the harness, counted as an effect of compression."),
     ]  # fmt: skip
@@ -201,6 +208,17 @@ def gates_for(plan: Plan, findings: Findings) -> list[Gate[Findings]]:
             "logit difference", "Window and pages must agree on every shift and scale; a difference before anything is packed is a wiring fault.",
         )  # fmt: skip
         gates.insert(4, exact)
+    metrics = {b.metric for b in plan.study.budgets if b.workload == plan.study.primary.name}
+    if KL in metrics:
+        gates += [
+            Gate("kl", "Mean next-token KL stays within the budget.", kl_bound, "<=", plan.kl_budget, "nats", plan.kl_why),
+            Gate("negative-control", "The same prompts and budget stop an arm that is bad on purpose.", negative_control, ">",
+                 plan.kl_budget, "nats", "A budget that a ruined arm meets decides nothing."),
+        ]  # fmt: skip
+    if TOP1 in metrics:
+        gates.append(
+            Gate("top1", "The most likely next token stays the same.", top1_bound, ">=", plan.top1_budget, "share of tokens", plan.top1_why)
+        )  # fmt: skip
     if any(d.answers for d in findings.documents):
         why = (
             "So few answers cannot show a loss of a few points (2 points would need about 800), "
@@ -210,4 +228,4 @@ def gates_for(plan: Plan, findings: Findings) -> list[Gate[Findings]]:
         gates.append(
             Gate("retrieval", claim, retrieval_loss, "<=", RETRIEVAL_LOSS, "share lost, lower bound", why)
         )
-    return gates
+    return gates + budget_gates(findings)

@@ -10,17 +10,28 @@ from tq_core.kernels.backend import backend_statuses, get_backend
 from tq_core.model.interface import LanguageModel
 from tq_core.model.zoo import load_model
 from validation import tables, words
+from validation.comparisons import comparisons
+from validation.decisions import decisions
+from validation.engine.execute import executor_for
 from validation.environment import now, peak_memory, run_facts
 from validation.findings import Findings, collect
 from validation.gates import count, overall
 from validation.parity_report import Certificate, certify
 from validation.plan import Plan, make_plan
+from validation.prompt_metrics import PROMPT_METRICS
 from validation.rules import gates_for
-from validation.scenarios import documents_for
 from validation.schema import Record
-from validation.stats import MIN_DOCUMENTS
+from validation.tables_workloads import workload_rows
+from validation.trajectories import trajectories
+from validation.workloads.catalogue import prompts_of
+from validation.workloads.prompt import Prompt
 
 Progress = Callable[[str, int, int], None]
+
+
+def prompts_for(plan: Plan, model: LanguageModel) -> dict[str, list[Prompt]]:
+    """Prompts of every workload of the plan, by name, the primary one first. Raises the workloads' errors."""
+    return {u.name: prompts_of(model, u.name, u.prompts, u.tokens) for u in plan.study.workloads}
 
 
 def run(
@@ -30,16 +41,20 @@ def run(
     progress: Progress | None = None,
     command: str = "",
     certificate: Certificate | None = None,
+    workers: int = 1,
+    fresh: bool = False,
     **settings: Any,
 ) -> Record:
-    """Validate the first of ``arm_names`` on a model; the other arms are run beside it on the same tokens.
+    """Validate the first of ``arm_names`` on a model; the other arms are run beside it on the same prompts.
 
-    ``settings`` are fields of Plan (tokens, length, options, kl_budget, ...); ``certificate`` replaces the
-    parity check by one that was made before. Nothing is written. Raises TqError subclasses for settings
-    that cannot be used and ModelUnavailable when the model is not to be had.
+    ``settings`` are arguments of ``make_plan`` (study, prompts, length, options, kl_budget, ...); ``certificate`` replaces the
+    parity check by one that was made before; ``workers`` processes read. Nothing is written but kept readings. Raises
+    TqError subclasses for settings that cannot be used and ModelUnavailable when the model is not to be had.
     """
     plan = make_plan(model_name, arm_names, **settings)
-    return run_plan(plan, load_model(model_name), progress, command, certificate)
+    return run_plan(
+        plan, load_model(model_name), progress, command, certificate, workers=workers, fresh=fresh
+    )
 
 
 def run_plan(
@@ -48,15 +63,34 @@ def run_plan(
     progress: Progress | None = None,
     command: str = "",
     certificate: Certificate | None = None,
+    *,
+    workers: int = 1,
+    fresh: bool = False,
 ) -> Record:
     """`run` with a plan and a loaded model."""
+    return examine(plan, model, progress, command, certificate, workers=workers, fresh=fresh)[0]
+
+
+def examine(
+    plan: Plan,
+    model: LanguageModel,
+    progress: Progress | None = None,
+    command: str = "",
+    certificate: Certificate | None = None,
+    *,
+    workers: int = 1,
+    fresh: bool = False,
+) -> tuple[Record, Findings]:
+    """The record of a run and what it was made from."""
     started, begun = now(), time.monotonic()
-    documents = documents_for(model, plan.tokens, plan.length)
+    executor = executor_for(workers)
+    prompts = prompts_for(plan, model)
     backend = get_backend(plan.backend)
     if certificate is None and plan.parity != "off":
         certificate = certify(quick=plan.parity == "quick", progress=progress)
-    findings = collect(plan, model, documents, backend, certificate, progress)
-    return make_record(findings, model, backend.name, command, started, time.monotonic() - begun)
+    findings = collect(plan, model, prompts, certificate, progress, executor=executor, fresh=fresh)
+    record = make_record(findings, model, backend.name, command, started, time.monotonic() - begun)
+    return record, findings
 
 
 def make_record(
@@ -66,7 +100,7 @@ def make_record(
     verdicts = [gate.judge(f) for gate in gates_for(f.plan, f)]
     missing_model = f.plan.asked_for != f.plan.model
     status = overall(verdicts)
-    if status == "pass" and (missing_model or f.plan.not_exercised):
+    if f.ended or (status == "pass" and (missing_model or f.plan.not_exercised)):
         status = "incomplete"
     quality = tables.quality(f)
     statuses = backend_statuses()
@@ -75,6 +109,7 @@ def make_record(
         "gates": count(verdicts),
         "tokens_scored": quality["tokens_scored"],
         "documents": len(f.documents),
+        "prompts": sum(len(w.prompts) for w in f.workloads.values()),
         "kl_mean": headline["kl_mean"],
         "top1_agreement": headline["top1_agreement"],
         "bits_all_in": f.tested.ledger["bits_per_channel_all_in"],
@@ -94,9 +129,13 @@ def make_record(
             "arms": {n: a.config for n, a in f.arms.items()},
             "backend": backend,
             "plan": f.plan.describe(),
-            "statistics": {"unit": "document", "minimum_documents": MIN_DOCUMENTS, "level": tables.LEVEL},
+            "statistics": {
+                "unit": "prompt",
+                "minimum_documents": f.plan.study.least_prompts,
+                "level": tables.LEVEL,
+            },
         },
-        inputs=[d.describe() for d in f.documents],
+        inputs=[p.describe() for w in f.workloads.values() for p in w.prompts],
         engines=[
             {"name": s.name, "status": "available" if s.available else "not available", "reason": s.reason}
             for s in statuses
@@ -113,4 +152,36 @@ def make_record(
         not_shown=words.not_shown(f),
         not_exercised=words.not_exercised(f, verdicts, statuses),
         run=run_facts(command, started, seconds),
+        incomplete=f.ended,
+        study=study_facts(f.plan),
+        workloads=workload_rows(f),
+        decisions=[d.as_dict() for d in decisions(f)],
+        comparisons=comparisons(f),
+        trajectories=trajectories(f),
     )
+
+
+def study_facts(plan: Plan) -> dict[str, Any]:
+    """The study as it was registered and as it was run."""
+    s = plan.study
+    budgets = [
+        {
+            "workload": b.workload,
+            "metric": b.metric,
+            "budget": b.limit,
+            "unit": PROMPT_METRICS[b.metric].unit,
+            "why": b.why,
+        }
+        for b in s.budgets
+    ]
+    return {
+        "name": s.name,
+        "version": s.version,
+        "sha256": plan.registered,
+        "question": s.question,
+        "exploratory": list(plan.exploratory),
+        "budgets": budgets,
+        "seeds": dict(s.seeds),
+        "confidence": s.confidence,
+        "file": s.file,
+    }

@@ -8,7 +8,8 @@ to float32 rounding, up to the 16 bits of its integer queries, and up to what a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import copy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,15 @@ class SimulatedCache:
             for codec in (self.arm.key_codec, self.arm.value_codec)
         )
         return _Layer(none, none, keys, values)
+
+    def fork(self) -> SimulatedCache:
+        """A second cache with the same tokens; either grows without the other."""
+        other = copy.copy(self)
+        other._layers = [
+            replace(s, coded_keys=copy.copy(s.coded_keys), coded_values=copy.copy(s.coded_values))
+            for s in self._layers
+        ]
+        return other
 
     @property
     def length(self) -> int:

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from validation import stats
-from validation.findings import EXACT, ArmFindings, Findings
+from validation.controls import CONTROLS
+from validation.engine.cell import SOURCE as EXACT
+from validation.findings import ArmFindings, Findings
 from validation.logit_scores import TokenScores
 from validation.metrics import METRICS, metrics_of
 
@@ -183,19 +185,16 @@ def attention(f: Findings) -> dict[str, Any]:
 
 
 def controls(f: Findings) -> list[dict[str, Any]]:
-    """What the controls gave: KL, agreement and largest logit difference, with the number of tokens."""
-    rows = [
-        (f.planted_bad.name, f.planted_bad.documents, "must fail the budget"),
-        (f.no_op.name, f.no_op.documents, "must be zero"),
-    ]
-    rows.append((f"fp16 against {EXACT}", f.exact, "rounding of fp16 storage alone"))
+    """What every control gave on its prompts: KL, agreement and largest logit difference, with the number of tokens."""
     out = []
-    for name, documents, meaning in rows:
+    for label, (control, arm) in f.controls.items():
+        documents = f.exact if control == "source" else arm.documents
         if documents:
             s = TokenScores.join(documents)
             values = {m: number(METRICS[m].of(s)) for m in ("kl_mean", "kl_max", "top1_agreement")}
-            row = {"control": name, "meaning": meaning, "tokens_scored": len(s), **values}
-            out.append({**row, "largest_logit_difference": float(s.max_difference.max())})
+            name = f"fp16 against {EXACT}" if control == "source" else label
+            row = {"control": name, "meaning": CONTROLS[control], "tokens_scored": len(s), **values}
+            out.append({**row, "largest_logit_difference": float(s.max_difference.max()), "cache": arm.kind})
     return out
 
 

@@ -9,8 +9,9 @@ from tq_core.kernels.backend import BackendStatus
 from validation.findings import Findings
 from validation.gates import Verdict
 from validation.stats import MIN_DOCUMENTS
+from validation.workloads.catalogue import get
 
-REAL_MODELS = ("smollm2", "gemma")
+TOY_MODELS = ("tiny",)
 _OPENING = {
     "pass": "PASS: every gate held.",
     "fail": "FAIL: {n} of {total} gates did not hold.",
@@ -22,7 +23,13 @@ def verdict(status: str, verdicts: Sequence[Verdict], f: Findings, summary: dict
     """The verdict in words, the conclusion first, then what it rests on."""
     failed = [v for v in verdicts if v.status == "fail"]
     out = [_OPENING[status].format(n=len(failed), total=len(verdicts))]
-    if f.plan.model not in REAL_MODELS:
+    if f.ended:
+        out.append(f"The run ended early: {f.ended}. The same command goes on from there.")
+    if f.plan.exploratory:
+        out.append(
+            f"EXPLORATORY: this run departs from the study {f.plan.study.name}: {'; '.join(f.plan.exploratory)}."
+        )
+    if f.plan.model in TOY_MODELS:
         wish = (
             f"{f.plan.asked_for} was asked for and could not be had; "
             if f.plan.asked_for != f.plan.model
@@ -36,7 +43,8 @@ def verdict(status: str, verdicts: Sequence[Verdict], f: Findings, summary: dict
         out.append(f"Gates not exercised: {', '.join(absent)}.")
     out.append(
         f"Arm {f.plan.arm} on {f.plan.model}: mean next-token KL {summary['kl_mean']:.4g} nats and the same top token on "
-        f"{100 * summary['top1_agreement']:.1f} % of {summary['tokens_scored']:,} scored tokens, against the fp16 cache; "
+        f"{100 * summary['top1_agreement']:.1f} % of {summary['tokens_scored']:,} scored tokens of {f.plan.study.primary.name}, "
+        f"against the fp16 cache; "
         f"{summary['bits_all_in']:.2f} bits per channel all-in; {100 * summary['memory_share_of_fp16']:.0f} % of the fp16 "
         f"cache's bytes at {f.tested.ledger['n_tokens']} tokens."
     )
@@ -65,18 +73,22 @@ def claims(f: Findings, summary: dict[str, Any]) -> list[dict[str, Any]]:
 def not_shown(f: Findings) -> list[str]:
     """What a reader might take the report for and must not."""
     n = len(f.documents)
-    longest = max(len(d.tokens) for d in f.documents)
+    longest = max(p.longest for w in f.workloads.values() for p in w.prompts)
     out = [
         f"Contexts longer than {longest} tokens.",
-        "Answers as a user would read them: scores are teacher-forced, nothing was generated.",
-        "Refusals, instruction-following and other behaviour; a small divergence does not rule out that they change.",
+        "Behaviour that no workload of this run asks for; a small divergence does not rule out that it changes.",
         "Other models, other machines, and other rotation seeds than the one in the configuration.",
         "Speed: the times below include the measuring itself and decide nothing.",
     ]
+    if not any(r.generated for w in f.workloads.values() for rows in w.readings.values() for r in rows):
+        out.insert(
+            1, "Answers as a user would read them: scores are of forced tokens, nothing was generated."
+        )
+    out += [f"By {w.name}: {get(w.name).cannot_show}" for w in f.workloads.values()]
     if n < MIN_DOCUMENTS:
         out.insert(
             0,
-            f"Other texts: with {n} documents (fewer than {MIN_DOCUMENTS}) the intervals cover tokens within these texts only.",
+            f"Other prompts: {n} of {f.plan.study.primary.name} (fewer than {MIN_DOCUMENTS}) give no interval over prompts.",
         )
     windows = {
         name: a.config["window"] + a.config["flush_tokens"] - 1
@@ -99,8 +111,10 @@ def not_shown(f: Findings) -> list[str]:
 def not_exercised(f: Findings, verdicts: Sequence[Verdict], statuses: Sequence[BackendStatus]) -> list[str]:
     """Gates, backends and models that could have been exercised and were not, with the reason."""
     out = list(f.plan.not_exercised)
-    if f.plan.model not in REAL_MODELS and not out:
+    if f.plan.model in TOY_MODELS and not out:
         out.append(f"Real model: the run was asked for {f.plan.asked_for}.")
+    if f.unkept:
+        out.append(f"Keeping the readings, so that a stopped run goes on: {f.unkept}.")
     out += [f"Gate {v.name}: {v.evidence}." for v in verdicts if v.status == "not exercised"]
     out += [f"Backend {s.name}: {s.reason}." for s in statuses if not s.available]
     if f.certificate is not None and f.certificate.scope != "all cases":

@@ -1,87 +1,93 @@
-"""The architectures that the decoder runs, each read from the metadata of its GGUF files."""
+"""The families of architectures that the decoder runs, each read from the numbers of a model's file."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tq_core.errors import ModelFileError, ShapeError
 from tq_core.model.config import DecoderConfig
-from tq_core.model.gguf_file import GgufFile
+from tq_core.model.fields import Fields
 from tq_core.model.gguf_header import require
 from tq_core.shapes import ModelShape
 
+# The rotary tables have a row per position; of models made for more, so many positions are used.
 MAX_CONTEXT_LENGTH = 1 << 17
-# Options that change the forward pass and that the runtime does not have.
-_ABSENT = (
-    "rope.scaling.type",
-    "rope.scaling.factor",
-    "expert_count",
-    "attn_logit_softcapping",
-    "final_logit_softcapping",
-)
+_LARGEST_CONTEXT = 1 << 24
 # Gemma 3 technical report (arXiv 2503.19786), section 2: five local layers, then a global one; local layers keep
 # the rotary base of 10,000. GGUF files do not say so.
 GEMMA3_GLOBAL_EVERY, GEMMA3_LOCAL_THETA = 6, 10000.0
+# The largest Gemma 3 scales its scores by embedding_size / n_query_heads and not by head_dim; nor do they say that.
+_GEMMA3_27B_LAYERS = 62
 
 
-class _Fields:
-    """Fields of one architecture, without its prefix; ModelFileError names the one that is wrong."""
-
-    def __init__(self, file: GgufFile, prefix: str) -> None:
-        self._file, self._prefix = file, prefix
-
-    def key(self, name: str) -> str:
-        return f"{self._prefix}.{name}"
-
-    def absent(self, name: str) -> None:
-        value = self._file.header.metadata.get(self.key(name))
-        require(value in (None, 0, "none"), self.key(name), "no such option", value)
-
-    def size(self, name: str, limit: int = 1 << 24, default: int | None = None) -> int:
-        value = self._file.metadata(self.key(name), int, default)
-        require(1 <= value <= limit, self.key(name), f"1..{limit}", value)
-        return value
-
-    def positive(self, name: str, default: float | None = None) -> float:
-        value = self._file.metadata(self.key(name), float, default)
-        require(0.0 < value < 1e12, self.key(name), "a positive number", value)
-        return value
-
-
-def read_config(file: GgufFile) -> DecoderConfig:
-    """The configuration in a file; ModelFileError names the field that is missing, unknown or out of range."""
-    architecture = file.metadata("general.architecture", str)
-    known = architecture in _READERS
-    require(known, "general.architecture", f"one of {', '.join(_READERS)}", repr(architecture))
-    fields = _Fields(file, architecture)
-    for name in _ABSENT:
-        fields.absent(name)
+def read_config(fields: Fields) -> DecoderConfig:
+    """The configuration of a file; ModelFileError names the field that is missing, unknown or out of range."""
+    known = fields.family in _READERS
+    require(known, fields.key("architecture"), f"one of {', '.join(_READERS)}", repr(fields.family))
+    fields.refuse_options()
     return DecoderConfig(
-        name=file.metadata("general.name", str, file.name),
-        architecture=architecture,
-        vocab_size=len(file.metadata("tokenizer.ggml.tokens", list)),
-        context_length=fields.size("context_length", MAX_CONTEXT_LENGTH),
+        name=fields.name,
+        architecture=fields.family,
+        vocab_size=fields.vocab_size,
+        context_length=min(fields.size("context_length", _LARGEST_CONTEXT), MAX_CONTEXT_LENGTH),
         embedding_size=fields.size("embedding_length"),
         feed_forward_size=fields.size("feed_forward_length"),
         rms_epsilon=fields.positive("attention.layer_norm_rms_epsilon"),
-        tied_output="output.weight" not in file.header.tensors,
-        **_READERS[architecture](fields),
+        tied_output=fields.tied_output,
+        **_READERS[fields.family](fields),
     )
 
 
-def _llama(fields: _Fields) -> dict[str, Any]:
-    """Touvron et al. (arXiv 2302.13971); the files keep query and key channels in adjacent pairs."""
-    heads, embedding = fields.size("attention.head_count", 1 << 12), fields.size("embedding_length")
-    got = f"{embedding} / {heads}"
-    multiple = f"a multiple of {fields.key('attention.head_count')}"
-    require(embedding % heads == 0, fields.key("embedding_length"), multiple, got)
-    shape = _shape(fields, heads, embedding // heads)
+def _llama(fields: Fields) -> dict[str, Any]:
+    """Touvron et al. (arXiv 2302.13971); Llama 3 (arXiv 2407.21783) divides the slow rotary frequencies."""
+    return _plain(fields) | {"rope_pairing": fields.llama_pairing}
+
+
+def _qwen2(fields: Fields) -> dict[str, Any]:
+    """Qwen2 technical report (arXiv 2407.10671), section 2.2: llama with biases of queries, keys and values."""
+    return _plain(fields) | {"projection_bias": True}
+
+
+def _qwen3(fields: Fields) -> dict[str, Any]:
+    """Qwen3 technical report (arXiv 2505.09388), section 2: no biases, but norms of queries and keys."""
+    return _plain(fields) | {"head_norms": True}
+
+
+def _gemma(fields: Fields) -> dict[str, Any]:
+    """Gemma (arXiv 2403.08295), section 2; norms' weights are kept with their 1 added."""
+    scale = float(fields.size("embedding_length") ** 0.5)
+    return _plain(fields) | {"activation": "gelu_tanh", "embedding_scale": scale}
+
+
+def _gemma3(fields: Fields) -> dict[str, Any]:
+    """Gemma 3 technical report (arXiv 2503.19786): norms around everything, and layers that look back little."""
+    values = _gemma(fields)
+    shape: ModelShape = values["shape"]
+    window = fields.size("attention.sliding_window", _LARGEST_CONTEXT)
+    full = fields.full_layers(shape.n_layers, GEMMA3_GLOBAL_EVERY)
+    large = shape.n_layers == _GEMMA3_27B_LAYERS
+    width = fields.size("embedding_length") / shape.n_query_heads if large else shape.head_dim
+    return values | {
+        "rope_theta": fields.positive("rope.freq_base", 1000000.0),
+        "local_rope_theta": fields.positive("rope.freq_base_swa", GEMMA3_LOCAL_THETA),
+        "windows": tuple(None if whole else window for whole in full),
+        "head_norms": True,
+        "post_norms": True,
+        "query_scale": (shape.head_dim / fields.positive("attention.query_scalar", float(width))) ** 0.5,
+    }
+
+
+def _plain(fields: Fields) -> dict[str, Any]:
+    """What the families have in common; each changes what it has otherwise."""
+    shape = _shape(fields)
     theta = fields.positive("rope.freq_base", 10000.0)
     return {
         "shape": shape,
-        "rope_pairing": "adjacent",
+        "rope_pairing": "half split",
         "rope_theta": theta,
         "local_rope_theta": theta,
+        "rope_divisors": fields.rope_divisors(shape.head_dim),
         "windows": (None,) * shape.n_layers,
         "activation": "silu",
         "head_norms": False,
@@ -90,26 +96,13 @@ def _llama(fields: _Fields) -> dict[str, Any]:
     }
 
 
-def _gemma3(fields: _Fields) -> dict[str, Any]:
-    """Gemma 3 technical report (arXiv 2503.19786); the files have the norms' weights with their 1 added."""
-    shape = _shape(fields, fields.size("attention.head_count", 1 << 12), fields.size("attention.key_length"))
-    window = fields.size("attention.sliding_window", MAX_CONTEXT_LENGTH)
-    is_global = [(layer + 1) % GEMMA3_GLOBAL_EVERY == 0 for layer in range(shape.n_layers)]
-    return {
-        "shape": shape,
-        "rope_pairing": "half split",
-        "rope_theta": fields.positive("rope.freq_base", 1000000.0),
-        "local_rope_theta": fields.positive("rope.freq_base_swa", GEMMA3_LOCAL_THETA),
-        "windows": tuple(None if whole else window for whole in is_global),
-        "activation": "gelu_tanh",
-        "head_norms": True,
-        "post_norms": True,
-        "embedding_scale": float(fields.size("embedding_length") ** 0.5),
-    }
-
-
-def _shape(fields: _Fields, n_query_heads: int, head_dim: int) -> ModelShape:
-    for name in ("rope.dimension_count", "attention.key_length", "attention.value_length"):
+def _shape(fields: Fields) -> ModelShape:
+    n_query_heads = fields.size("attention.head_count", 1 << 12)
+    embedding = fields.size("embedding_length")
+    divided = embedding // n_query_heads if embedding % n_query_heads == 0 else None
+    # GGUF files of the other families always name it, so that only here the quotient stands for it.
+    head_dim = fields.size("attention.key_length", 1 << 12, default=divided)
+    for name in ("rope.dimension_count", "attention.value_length"):
         got = fields.size(name, default=head_dim)
         require(got == head_dim, fields.key(name), f"head_dim {head_dim}", got)
     try:
@@ -123,4 +116,10 @@ def _shape(fields: _Fields, n_query_heads: int, head_dim: int) -> ModelShape:
         raise ModelFileError(f"attention shape: {error}") from error
 
 
-_READERS = {"llama": _llama, "gemma3": _gemma3}
+_READERS: dict[str, Callable[[Fields], dict[str, Any]]] = {
+    "llama": _llama,
+    "qwen2": _qwen2,
+    "qwen3": _qwen3,
+    "gemma": _gemma,
+    "gemma3": _gemma3,
+}

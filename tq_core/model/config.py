@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from tq_core.shapes import ModelShape
 
@@ -15,7 +16,9 @@ class DecoderConfig:
     has per layer the newest tokens that a query sees, itself included, or None for all of them; layers with a window
     rotate with ``local_rope_theta``, the others with ``rope_theta``. ``activation`` is the gate's: "silu" or
     "gelu_tanh". ``head_norms``: queries and keys are normalised per head before RoPE. ``post_norms``: so are the
-    outputs of attention and feed-forward before they are added. ``embedding_scale`` multiplies the embedded tokens.
+    outputs of attention and feed-forward before they are added. ``embedding_scale`` multiplies the embedded tokens,
+    ``query_scale`` the queries on top of 1 / sqrt(head_dim). ``projection_bias``: queries, keys and values have one.
+    ``rope_divisors``, (head_dim / 2,) or empty, divide the rotary frequencies of the layers without a window.
     """
 
     name: str
@@ -35,10 +38,22 @@ class DecoderConfig:
     post_norms: bool
     embedding_scale: float
     tied_output: bool
+    projection_bias: bool = False
+    rope_divisors: tuple[float, ...] = ()
+    query_scale: float = 1.0
 
     def theta(self, layer: int) -> float:
         """Base of the rotary frequencies in ``layer``."""
         return self.rope_theta if self.windows[layer] is None else self.local_rope_theta
+
+    def divisors(self, layer: int) -> tuple[float, ...]:
+        """What the rotary frequencies in ``layer`` are divided by; empty for nothing."""
+        return self.rope_divisors if self.windows[layer] is None else ()
+
+    @property
+    def weight_bytes(self) -> int:
+        """Size of all weights as float32."""
+        return 4 * sum(prod(shape) for shape in self.tensor_shapes().values())
 
     def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
         """Every tensor of the model by its GGUF name; matrices are (n_out, n_in)."""
@@ -67,4 +82,9 @@ class DecoderConfig:
             block |= {"post_attention_norm": (embedding,), "post_ffw_norm": (embedding,)}
         for layer in range(self.shape.n_layers):
             shapes.update({f"blk.{layer}.{name}.weight": shape for name, shape in block.items()})
+            if self.projection_bias:
+                biases = {
+                    f"blk.{layer}.{name}.bias": block[name][:1] for name in ("attn_q", "attn_k", "attn_v")
+                }
+                shapes.update(biases)
         return shapes

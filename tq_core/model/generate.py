@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 import numpy as np
 
 from tq_core.errors import ValueRangeError, check
-from tq_core.model.chat import Message, chat_tokens
+from tq_core.model.chat import Message, chat_tokens, stop_ids
 from tq_core.model.interface import CacheLike, LanguageModel, check_tokens, forward_chunks
 from tq_core.model.sampling import Sampler, Sampling
 from tq_core.model.transformer import DecoderModel
@@ -66,5 +66,5 @@ def chat(
     """The assistant's reply to a conversation, as text; ``cache`` must be empty (ValueRangeError)."""
     check(cache.length == 0, "cache", "an empty cache", f"{cache.length} tokens", ValueRangeError)
     prompt = chat_tokens(model.tokenizer, messages)
-    reply = generate(model, prompt, cache, max_new_tokens, sampling, {model.tokenizer.end_id})
+    reply = generate(model, prompt, cache, max_new_tokens, sampling, stop_ids(model.tokenizer))
     return model.detokenize(list(reply))

@@ -18,11 +18,18 @@ from gguf.quants import dequantize
 
 from tq_core.errors import ModelFileError
 from tq_core.model.gguf_header import GgufHeader, require, scan_header
+from tq_core.model.memory import check_memory
 
 T = TypeVar("T", int, float, bool, str, list)
 
-MAX_FILE_BYTES = 2 << 30
-TENSOR_TYPES = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
+# All that gguf's own expansion knows.
+TENSOR_TYPES = (
+    "F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "TQ1_0", "TQ2_0",
+    "MXFP4", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S", "IQ1_M", "IQ4_NL", "IQ4_XS",
+)  # fmt: skip
+ROPE_TENSOR = (
+    "rope_freqs.weight"  # of the rotary embedding and not of the network; any architecture may have it
+)
 _ROWS_AT_ONCE = 4096
 
 
@@ -39,13 +46,12 @@ class GgufFile:
     def read(cls, path: str | Path, expected_digest: str | None = None) -> GgufFile:
         """Read and scan the file.
 
-        Raises ModelFileError when it cannot be read, is larger than MAX_FILE_BYTES, has another
-        SHA-256 than ``expected_digest``, or breaks the GGUF format anywhere in its header.
+        Raises ModelFileError when it cannot be read, has another SHA-256 than ``expected_digest``, or breaks the
+        GGUF format anywhere in its header, and ModelUnavailable when it is larger than the machine's memory.
         """
         path = Path(path)
         try:
-            n_bytes = path.stat().st_size
-            require(n_bytes <= MAX_FILE_BYTES, path.name, f"at most {MAX_FILE_BYTES} bytes", n_bytes)
+            check_memory(path.name, path.stat().st_size)
             data = path.read_bytes()
         except OSError as error:
             raise ModelFileError(f"{path.name}: expected a readable file, got {error}") from error
@@ -58,6 +64,11 @@ class GgufFile:
         if expected_digest is not None:
             require(digest == expected_digest, f"SHA-256 of {name}", expected_digest, digest)
         return cls(name, scan_header(data), digest, data)
+
+    @property
+    def held_bytes(self) -> int:
+        """Size of the file, all of which is in memory."""
+        return len(self.data)
 
     def metadata(self, key: str, kind: type[T], default: T | None = None) -> T:
         """Metadata value of type ``kind`` (int, float, bool, str or list); ModelFileError otherwise."""
@@ -79,7 +90,12 @@ class GgufFile:
             known = info.type_name in TENSOR_TYPES
             require(known, f"type of {name}", f"one of {', '.join(TENSOR_TYPES)}", info.type_name)
         for name in tensors:
-            require(name in expected, name, "no tensor that the architecture does not use", "one")
+            require(
+                name in expected or name == ROPE_TENSOR,
+                name,
+                "no tensor that the architecture does not use",
+                "one",
+            )
 
     def tensor(self, name: str) -> np.ndarray:
         """The tensor as a read-only float32 array of its shape; ModelFileError if not all are finite.

@@ -53,7 +53,9 @@ def _decoder_facts(model: DecoderModel) -> dict[str, str]:
 def _positions(config: DecoderConfig) -> str:
     """Pairing, bases and scaling of the rotary embedding, and which layers see a sliding window."""
     pairing = {"adjacent": "adjacent pairs"}.get(config.rope_pairing, config.rope_pairing)
-    text = f"{pairing}, base {float(config.rope_theta).hex()}, no scaling"
+    divisors = " ".join(divisor.hex() for divisor in config.rope_divisors)
+    scaling = f"frequencies divided by {divisors}" if divisors else "no scaling"
+    text = f"{pairing}, base {float(config.rope_theta).hex()}, {scaling}"
     if any(config.windows):
         sees = " ".join("all" if window is None else str(window) for window in config.windows)
         text += f"; sliding windows {sees}, base {float(config.local_rope_theta).hex()}"

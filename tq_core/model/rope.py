@@ -8,6 +8,7 @@ and in llama-architecture GGUF files, and channels (i, i + d / 2), as in the Tra
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,8 +25,10 @@ class RopeTable:
     sines: np.ndarray
 
     @classmethod
-    def build(cls, n_positions: int, head_dim: int, theta: float) -> RopeTable:
-        """Angles in float64, rounded once at the end.
+    def build(
+        cls, n_positions: int, head_dim: int, theta: float, divisors: Sequence[float] = ()
+    ) -> RopeTable:
+        """Angles in float64, rounded once at the end; the frequencies divided by ``divisors``, (head_dim / 2,) or none.
 
         In float32 the angle itself would carry an error of up to n_positions * 2**-24 radians.
         Raises ShapeError or ValueRangeError when an argument is out of range.
@@ -34,6 +37,10 @@ class RopeTable:
         check(n_positions >= 1, "n_positions", "1 or more", n_positions, ValueRangeError)
         check(bool(np.isfinite(theta)) and theta > 0, "theta", "a positive number", theta, ValueRangeError)
         frequencies = float(theta) ** (-np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
+        if divisors:
+            fits = len(divisors) == head_dim // 2 and all(0 < divisor < 1e12 for divisor in divisors)
+            check(fits, "divisors", f"{head_dim // 2} positive numbers", divisors, ValueRangeError)
+            frequencies /= np.array(divisors, np.float64)
         angles = np.arange(n_positions, dtype=np.float64)[:, None] * frequencies
         table = cls(np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32))
         table.cosines.flags.writeable = False

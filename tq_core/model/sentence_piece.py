@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, normalizers
@@ -27,9 +28,7 @@ END = -1
 
 def recipe(file: GgufFile, vocabulary: Vocabulary) -> Recipe:
     """The tokenizer of a file; ModelFileError names the field that is wrong."""
-    key = "tokenizer.ggml.add_space_prefix"
-    prefix = file.metadata(key, bool, True)
-    require(not prefix, key, "false, no space before a text", prefix)
+    prefix = file.metadata("tokenizer.ggml.add_space_prefix", bool, True)
     key = "tokenizer.ggml.scores"
     scores = file.metadata(key, list)
     ok = len(scores) == len(vocabulary.tokens) and all(isinstance(score, float) for score in scores)
@@ -47,13 +46,19 @@ def recipe(file: GgufFile, vocabulary: Vocabulary) -> Recipe:
 
     def make() -> Tokenizer:
         tokenizer = Tokenizer(models.BPE(vocab=ids, merges=[], byte_fallback=True, unk_token=unknown))
-        tokenizer.normalizer = normalizers.Replace(" ", SPACE)
-        tokenizer.decoder = decoders.Sequence(
-            [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
-        )
+        spaces = normalizers.Replace(" ", SPACE)
+        parts = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+        if prefix:  # Llama 2: a space before every text, and before what follows a special token
+            tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), spaces])
+            tokenizer.decoder = decoders.Sequence([*parts, decoders.Strip(" ", 1, 0)])
+        else:
+            tokenizer.normalizer = spaces
+            tokenizer.decoder = decoders.Sequence(parts)
         return tokenizer
 
-    facts = {"scores": array_digest(np.asarray(scores, "<f8"))}
+    facts: dict[str, Any] = {"scores": array_digest(np.asarray(scores, "<f8"))}
+    if prefix:
+        facts["prefix"] = SPACE
     merger = PieceMerger(vocabulary.tokens, scores, pieces)
     return Recipe(make, merger.merge, facts, always=(USER_DEFINED,), adds_begin=True)
 

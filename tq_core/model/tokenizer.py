@@ -1,4 +1,4 @@
-"""The tokenizer that a GGUF file carries in its metadata: text to token ids and back."""
+"""A model's tokenizer, here from a GGUF file's metadata: text to token ids and back."""
 
 from __future__ import annotations
 
@@ -19,23 +19,25 @@ _RECIPES = {"gpt2": byte_level.recipe, "llama": sentence_piece.recipe}
 
 
 @dataclass(frozen=True)
-class GgufTokenizer:
-    """Text to token ids and back. ``end_id`` ends a turn; ``special`` maps special tokens to ids.
+class TextTokenizer:
+    """Text to token ids and back. ``end_ids`` end a text; ``special`` maps special tokens to ids.
 
     ``begin`` is what a text begins with: one id, or none. ``digest`` is of everything that decides the ids.
+    ``template`` is the source of the model's conversation template, empty for a model without one.
     """
 
-    end_id: int
+    end_ids: tuple[int, ...]
     begin: tuple[int, ...]
     special: dict[str, int]
     vocab_size: int
     digest: str
+    template: str = field(repr=False)
     _parsing: Tokenizer = field(repr=False)
     _literal: Tokenizer = field(repr=False)
     _merge: Callable[[Sequence[int]], Sequence[int]] = field(repr=False)
 
     @classmethod
-    def from_gguf(cls, file: GgufFile) -> GgufTokenizer:
+    def from_gguf(cls, file: GgufFile) -> TextTokenizer:
         """Build from the ``tokenizer.*`` metadata; ModelFileError names the field that is wrong."""
         key = "tokenizer.ggml.model"
         kind = file.metadata(key, str)
@@ -57,7 +59,13 @@ class GgufTokenizer:
         if begin:
             facts["begin"] = begin[0]
         size = len(vocabulary.tokens)
-        return cls(end_id, begin, special, size, digest(facts), parsing, literal, made.merge)
+        template = file.metadata("tokenizer.chat_template", str, "")
+        return cls((end_id,), begin, special, size, digest(facts), template, parsing, literal, made.merge)
+
+    @property
+    def end_id(self) -> int:
+        """The first of ``end_ids``."""
+        return self.end_ids[0]
 
     def encode(self, text: str, parse_special: bool = True) -> list[int]:
         """Token ids of ``text``, ``begin`` not included. Without ``parse_special``, "<|im_end|>" in it is ordinary characters.

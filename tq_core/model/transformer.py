@@ -1,10 +1,10 @@
-"""The numpy runtime of decoder models: the llama architecture, and Gemma 3's.
+"""The numpy runtime of decoder models: the families Llama, Qwen2, Qwen3, Gemma and Gemma 3.
 
 Touvron et al., "LLaMA" (arXiv 2302.13971): pre-norm decoder blocks with RMSNorm, rotary embedding and a gated
-feed-forward unit; grouped-query attention as in Ainslie et al. (arXiv 2305.13245). Gemma 3 (arXiv 2503.19786) adds
-norms of queries and keys, norms after attention and feed-forward, and layers that see a sliding window only. The
-cache does the attention. The runtime hands it queries, keys, values and the layer's window, and knows nothing of how
-it keeps them.
+feed-forward unit; grouped-query attention as in Ainslie et al. (arXiv 2305.13245). The others add biases of queries,
+keys and values, norms of queries and keys, norms after attention and feed-forward, and layers that see a sliding window
+only (architectures.py). The cache does the attention. The runtime hands it queries, keys, values and the layer's
+window, and knows nothing of how it keeps them.
 """
 
 from __future__ import annotations
@@ -17,74 +17,16 @@ import numpy as np
 from tq_core.math.rotary import Rotary
 from tq_core.model.architectures import read_config
 from tq_core.model.config import DecoderConfig
+from tq_core.model.gguf_fields import GgufFields
 from tq_core.model.gguf_file import GgufFile
+from tq_core.model.hf_folder import HfFolder
+from tq_core.model.hf_tokenizer import read_tokenizer
 from tq_core.model.interface import CHUNK_TOKENS, CacheLike, check_tokens, step_of
 from tq_core.model.layers import GATES, linear, require_float32, rms_norm
 from tq_core.model.rope import RopeTable
-from tq_core.model.tokenizer import GgufTokenizer
+from tq_core.model.tokenizer import TextTokenizer
+from tq_core.model.weights import BlockWeights, DecoderWeights, TensorSource
 from tq_core.shapes import ModelShape
-
-
-@dataclass(frozen=True)
-class BlockWeights:
-    """One layer, float32; matrices (n_out, n_in). Maps that read the same input are stacked into one.
-
-    The norms of queries and keys and those after attention and feed-forward are None where the model has none.
-    """
-
-    attention_norm: np.ndarray
-    query_key_value: np.ndarray
-    attention_output: np.ndarray
-    feed_forward_norm: np.ndarray
-    gate_up: np.ndarray
-    down: np.ndarray
-    query_norm: np.ndarray | None = None
-    key_norm: np.ndarray | None = None
-    attention_post_norm: np.ndarray | None = None
-    feed_forward_post_norm: np.ndarray | None = None
-
-
-@dataclass(frozen=True)
-class DecoderWeights:
-    """``embedding`` and ``output`` are (vocab_size, embedding_size), one array when they are tied."""
-
-    embedding: np.ndarray
-    blocks: tuple[BlockWeights, ...]
-    output_norm: np.ndarray
-    output: np.ndarray
-
-    @classmethod
-    def from_gguf(cls, file: GgufFile, config: DecoderConfig) -> DecoderWeights:
-        """Check names, shapes and types of all tensors, then expand them to float32; ModelFileError."""
-        file.check_tensors(config.tensor_shapes())
-
-        def stacked(layer: int, *names: str) -> np.ndarray:
-            parts = [file.tensor(f"blk.{layer}.{name}.weight") for name in names]
-            whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
-            whole.flags.writeable = False
-            return whole
-
-        def norm(layer: int, name: str, there: bool) -> np.ndarray | None:
-            return stacked(layer, name) if there else None
-
-        embedding = file.tensor("token_embd.weight")
-        blocks = tuple(
-            BlockWeights(
-                attention_norm=stacked(layer, "attn_norm"),
-                query_key_value=stacked(layer, "attn_q", "attn_k", "attn_v"),
-                attention_output=stacked(layer, "attn_output"),
-                feed_forward_norm=stacked(layer, "ffn_norm"),
-                gate_up=stacked(layer, "ffn_gate", "ffn_up"),
-                down=stacked(layer, "ffn_down"),
-                query_norm=norm(layer, "attn_q_norm", config.head_norms),
-                key_norm=norm(layer, "attn_k_norm", config.head_norms),
-                attention_post_norm=norm(layer, "post_attention_norm", config.post_norms),
-                feed_forward_post_norm=norm(layer, "post_ffw_norm", config.post_norms),
-            )
-            for layer in range(config.shape.n_layers)
-        )
-        output = embedding if config.tied_output else file.tensor("output.weight")
-        return cls(embedding, blocks, file.tensor("output_norm.weight"), output)
 
 
 @dataclass(frozen=True)
@@ -94,24 +36,43 @@ class DecoderModel:
     name: str
     config: DecoderConfig
     weights: DecoderWeights = field(repr=False)
-    tokenizer: GgufTokenizer = field(repr=False)
+    tokenizer: TextTokenizer = field(repr=False)
     digest: str
-    ropes: Mapping[float, RopeTable] = field(repr=False)  # by base
+    ropes: Mapping[tuple[float, tuple[float, ...]], RopeTable] = field(repr=False)  # by base and divisors
 
     @classmethod
     def from_gguf(cls, file: GgufFile, name: str) -> DecoderModel:
         """Build the model from a scanned file; ModelFileError when it does not describe one."""
-        config = read_config(file)
-        weights = DecoderWeights.from_gguf(file, config)
-        positions, d = config.context_length, config.shape.head_dim
-        thetas = {config.theta(layer) for layer in range(config.shape.n_layers)}
-        ropes = {theta: RopeTable.build(positions, d, theta) for theta in thetas}
-        return cls(name, config, weights, GgufTokenizer.from_gguf(file), file.digest, ropes)
+        return cls.build(
+            name, read_config(GgufFields(file)), file, TextTokenizer.from_gguf(file), file.digest
+        )
+
+    @classmethod
+    def from_folder(cls, folder: HfFolder, name: str) -> DecoderModel:
+        """The same from a folder with config.json, safetensors and tokenizer.json."""
+        config = read_config(folder.fields)
+        tokenizer = read_tokenizer(folder, config.vocab_size)
+        return cls.build(name, config, folder, tokenizer, folder.digest())
+
+    @classmethod
+    def build(
+        cls, name: str, config: DecoderConfig, source: TensorSource, tokenizer: TextTokenizer, digest: str
+    ) -> DecoderModel:
+        """A model from its parts; the errors of DecoderWeights.read."""
+        weights = DecoderWeights.read(source, config)
+        n_positions, head_dim, layers = (
+            config.context_length,
+            config.shape.head_dim,
+            range(config.shape.n_layers),
+        )
+        keys = {(config.theta(layer), config.divisors(layer)) for layer in layers}
+        ropes = {key: RopeTable.build(n_positions, head_dim, *key) for key in keys}
+        return cls(name, config, weights, tokenizer, digest, ropes)
 
     def rotary_of(self, layer: int) -> Rotary:
         """The rotary embedding of a layer's queries and keys, for whoever has to undo it."""
         pairing = "half" if self.config.rope_pairing == "half split" else self.config.rope_pairing
-        return Rotary(self.config.theta(layer), pairing)
+        return Rotary(self.config.theta(layer), pairing, self.config.divisors(layer))
 
     @property
     def shape(self) -> ModelShape:
@@ -124,11 +85,7 @@ class DecoderModel:
     @property
     def rotary(self) -> Rotary | None:
         """The embedding of queries and keys, for codecs that undo it; None when layers have different ones."""
-        if len(self.ropes) != 1:
-            return None
-        return Rotary(
-            next(iter(self.ropes)), "adjacent" if self.config.rope_pairing == "adjacent" else "half"
-        )
+        return self.rotary_of(0) if len(self.ropes) == 1 else None
 
     @property
     def vocab_size(self) -> int:
@@ -187,12 +144,18 @@ class DecoderModel:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Queries, keys and values of the tokens from position ``first`` on, the first two normalised and rotated."""
         shape = self.shape
-        projected = linear(normed, block.query_key_value).reshape(len(normed), -1, shape.head_dim)
+        mapped = linear(normed, block.query_key_value)
+        if block.query_key_value_bias is not None:
+            mapped += block.query_key_value_bias
+        projected = mapped.reshape(len(normed), -1, shape.head_dim)
         heads = [shape.n_query_heads, shape.n_query_heads + shape.n_kv_heads]
         queries, keys, values = np.split(projected, heads, axis=1)
-        rope, pairing = self.ropes[self.config.theta(layer)], self.config.rope_pairing
+        config = self.config
+        rope, pairing = self.ropes[config.theta(layer), config.divisors(layer)], config.rope_pairing
         queries = rope.rotate(self._normed(queries, block.query_norm), first, pairing)
         keys = rope.rotate(self._normed(keys, block.key_norm), first, pairing)
+        if config.query_scale != 1.0:  # caches divide scores by sqrt(head_dim)
+            queries *= np.float32(config.query_scale)
         return queries, keys, np.ascontiguousarray(values)
 
     def _normed(self, inputs: np.ndarray, weight: np.ndarray | None) -> np.ndarray:

@@ -13,6 +13,7 @@ from tq_core.codecs.shaped_arm import planned_best_turbo
 from tq_core.errors import CodecError, ValueRangeError, check
 from tq_core.model.outline import KNOWN, MAX_TOKENS, ModelOutline, known
 from tq_core.model.outline_files import read_outline
+from tq_core.model.zoo import is_model_path
 from tq_core.shapes import ModelShape
 from validation.budget import text
 from validation.budget.costs import Costs, bench_costs, given_costs
@@ -46,8 +47,8 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument(
         "--model",
         default="llama-8b",
-        metavar="NAME|FILE",
-        help=f"{', '.join(KNOWN)}, a .gguf file or a config.json",
+        metavar="NAME|PATH",
+        help=f"{', '.join(KNOWN)}, a .gguf file, a config.json or the folder of one, written with a slash",
     )
     parser.add_argument("--context", type=int, metavar="TOKENS", help="default: what the model was made for")
     parser.add_argument("--arm", default="structured-turbo", help=f"one of {', '.join(PLANNED)}")
@@ -72,8 +73,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
 
 def _outline(model: str) -> ModelOutline:
     """A known name, or else a path: what looks like a name is not searched for in the file system."""
-    looks_like_path = any(mark in model for mark in "/\\") or model.endswith((".gguf", ".json"))
-    return read_outline(model) if looks_like_path else known(model)
+    return read_outline(model) if is_model_path(model) else known(model)
 
 
 def _arm(args: argparse.Namespace, shape: ModelShape) -> Arm:

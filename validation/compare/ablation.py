@@ -125,7 +125,7 @@ def run_long(model: LanguageModel, texts: int = TEXTS, tokens: int = TOKENS) -> 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run and write, after every row; exit code 2 for bad input, 130 when interrupted."""
     parser = argparse.ArgumentParser(prog="python -m validation.compare.ablation", description=__doc__)
-    parser.add_argument("--model", choices=model_names(), default="smollm2")
+    parser.add_argument("--model", default="smollm2", help=f"{', '.join(model_names())}, or a path")
     parser.add_argument(
         "--out", type=Path, required=True, help="JSON file; after an interrupt it holds the rows so far"
     )

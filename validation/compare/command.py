@@ -35,7 +35,9 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
         "compare", help="every arm on the same vectors, model, ledger and full-precision mask"
     )
     tiny = PRESETS["tiny"]
-    parser.add_argument("--model", default="tiny", help=f"{' or '.join(model_names())} (default: tiny)")
+    parser.add_argument(
+        "--model", default="tiny", help=f"{', '.join(model_names())}, or a path (default: tiny)"
+    )
     parser.add_argument(
         "--arms",
         metavar="A,B",

@@ -11,7 +11,7 @@ from typing import Any
 
 from tq_core.errors import ValueRangeError, check
 from tq_core.math.rotary import PAIRINGS, Rotary
-from tq_core.model.zoo import load_model, model_names
+from tq_core.model.zoo import is_model_path, load_model, model_names
 from validation.diagnose.advice import advise
 from validation.diagnose.measure import diagnosis
 from validation.diagnose.text import page
@@ -29,7 +29,8 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "source", metavar="MODEL|FILE.npy",
-        help=f"{', '.join(model_names())}, or keys (n_tokens, n_kv_heads, head_dim) or (n_layers, ...), after RoPE",
+        help=f"{', '.join(model_names())}, the path of a .gguf file or of a folder with config.json and safetensors, "
+        "or a .npy file of keys (n_tokens, n_kv_heads, head_dim) or (n_layers, ...), after RoPE",
     )  # fmt: skip
     parser.add_argument("--values", type=Path, metavar="FILE", help="values beside a file of keys")
     parser.add_argument("--queries", type=Path, metavar="FILE", help="queries beside a file of keys")
@@ -54,8 +55,8 @@ def _refuse(args: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
 
 
 def _vectors(args: argparse.Namespace) -> Vectors:
-    """A model's name, or else a path: what looks like a name is not searched for in the file system."""
-    if any(mark in args.source for mark in "/\\") or args.source.endswith(".npy"):
+    """Vectors of a .npy file, or of a model by its name or path."""
+    if args.source.endswith(".npy"):
         _refuse(args, ("tokens", "text"), "no --tokens or --text with a file")
         check(
             args.theta is not None or args.pairing is None,
@@ -66,14 +67,9 @@ def _vectors(args: argparse.Namespace) -> Vectors:
         )
         rotary = None if args.theta is None else Rotary(args.theta, args.pairing or "half")
         return from_files(Path(args.source), args.values, args.queries, rotary, args.bfloat16)
-    known = ", ".join(model_names())
-    check(
-        args.source in model_names(),
-        "source",
-        f"one of {known}, or a .npy file",
-        args.source[:60],
-        ValueRangeError,
-    )
+    known = args.source in model_names() or is_model_path(args.source)
+    names = ", ".join(model_names())
+    check(known, "source", f"one of {names}, a path, or a .npy file", args.source[:60], ValueRangeError)
     _refuse(args, ("values", "queries", "bfloat16", "theta", "pairing"), "none of these with a model")
     n_tokens = DEFAULT_TOKENS if args.tokens is None else args.tokens
     return from_model(load_model(args.source), n_tokens, args.text)

@@ -24,11 +24,12 @@ from tq_core.model.fixture import make_fixture
 from tq_core.shapes import ModelShape
 from tq_core.show.attention import top_overlap
 from validation.attention_scores import exact_scores, score_rankings
-from validation.findings import ArmFindings, Findings, _account
+from validation.engine.cell import account
+from validation.findings import ArmFindings, Findings
 from validation.logit_scores import Reference, TokenScores, log_softmax
 from validation.metrics import METRICS
 from validation.museum.exhibit import Readings
-from validation.plan import PRESETS, make_plan
+from validation.plan import make_plan
 
 VOCABULARY = 64
 ASKED = 8  # last tokens, whose attention logits are compared
@@ -36,7 +37,8 @@ KEPT = 8
 WINDOW = 8
 TOKEN_METRICS = {"kl": "kl_mean", "top1": "top1_agreement", "ppl_ratio": "ppl_ratio"}
 # The real model's limits: an exhibit has none of its own.
-KL_BUDGET, TOP1_BUDGET = PRESETS["smollm2"].kl_budget, PRESETS["smollm2"].top1_budget
+_BUDGETS = make_plan("smollm2")
+KL_BUDGET, TOP1_BUDGET = _BUDGETS.kl_budget, _BUDGETS.top1_budget
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +129,7 @@ def reference(layer: Layer) -> tuple[Reference, ArmFindings, np.ndarray]:
     drawn = np.random.default_rng([layer.seed, 2]).random((len(p), 1))
     targets = np.minimum((p < drawn).sum(axis=1), VOCABULARY - 1)
     found = ArmFindings("fp16", arm.describe())
-    _account(found, cache)
+    found.take_held(account(cache))
     return Reference(logits, targets), found, outputs
 
 
@@ -153,7 +155,7 @@ def trial(
     compared, found_reference, _ = reference(true)
     scores = compared.compare(true.next_logits(outputs))
     found = ArmFindings(arm.name, arm.describe(), [scores])
-    _account(found, cache)
+    found.take_held(account(cache))
     findings = findings_of(found, found_reference, **given)
     return Trial(true, findings, keys, values, rankings, scores)
 

@@ -3,13 +3,15 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from tq_core.errors import ModelUnavailable
 from validation import cli
+from validation.study import WorkloadUse
 
-SMALL = ["validate", "--tokens", "100", "--length", "128", "--window", "32", "--parity", "off", "--quiet"]
+SMALL = ["validate", "--prompts", "1", "--length", "128", "--window", "32", "--parity", "off", "--quiet"]
 
 
 @pytest.fixture
@@ -44,9 +46,9 @@ def unavailable(monkeypatch):
         (["validate", "--window", "-1"], "window"),
         (["validate", "--kl-budget", "nan"], "kl_budget"),
         (["validate", "--length", "1"], "length"),
-        (["validate", "--tokens", "0"], "tokens"),
+        (["validate", "--prompts", "0"], "prompts"),
         (["validate", "--backend", "gpu"], "backend"),
-        (["validate", "--tokens", "many"], "--tokens"),
+        (["validate", "--prompts", "many"], "--prompts"),
         (["parity", "--backend", "gpu"], "backend"),
         (["dance"], "command"),
         ([], "command"),
@@ -74,10 +76,14 @@ def test_a_model_that_cannot_be_had_is_incomplete_and_says_why(unavailable, out,
 
 
 def test_the_tiny_model_in_its_place_is_incomplete_and_says_so(unavailable, out, capsys, monkeypatch):
-    from validation import plan
+    from validation import plan, study_file
 
-    small = plan.Preset(100, 128, 10.0, 0.01, "test", "test")
-    monkeypatch.setitem(plan.PRESETS, "tiny", small)
+    small = replace(
+        study_file.default_study("tiny"), workloads=(WorkloadUse("episodes", 2, 200),), parity="off"
+    )
+    monkeypatch.setattr(
+        plan, "default_study", lambda model: small if model == "tiny" else study_file.default_study(model)
+    )
     arguments = [
         "validate",
         "--model",
@@ -106,7 +112,7 @@ def test_json_has_the_agreed_keys_and_the_report_is_there(out, capsys):
     assert told["tokens_scored"] == 127 and told["model"] == "tiny"
     stored = json.loads((out / "report.json").read_text())
     assert stored["status"] == told["status"] and stored["result_digest"] == told["result_digest"]
-    assert stored["run"]["command"].startswith("tq validate --tokens 100")
+    assert stored["run"]["command"].startswith("tq validate --prompts 1")
 
 
 def test_a_budget_that_is_not_met_exits_1(out, capsys):
@@ -130,7 +136,7 @@ def test_an_interruption_writes_nothing(out, capsys, monkeypatch):
 
     monkeypatch.setattr(findings, "_take", stop)
     assert cli.main([*SMALL, "--out", str(out)]) == cli.INTERRUPTED
-    assert not out.exists() and "nothing was written" in capsys.readouterr().err
+    assert not out.exists() and "the same command goes on from there" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -223,8 +229,8 @@ def test_validate_in_a_process_of_its_own_on_the_planted_bad_arm(out):
         "validate",
         "--arm",
         "planted-bad",
-        "--tokens",
-        "500",
+        "--prompts",
+        "2",
         "--parity",
         "off",
         "--json",
@@ -236,4 +242,4 @@ def test_validate_in_a_process_of_its_own_on_the_planted_bad_arm(out):
     )
     told = json.loads(done.stdout)
     assert done.returncode == cli.FAILED and told["gates"]["kl"] == "fail"
-    assert "reading episode" in done.stderr and "Traceback" not in done.stderr
+    assert "readings" in done.stderr and "Traceback" not in done.stderr

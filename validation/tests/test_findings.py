@@ -11,8 +11,9 @@ from tq_core.model.exact_cache import ExactCache
 from tq_core.shapes import ModelShape
 from validation.buffers import held_buffers, held_bytes
 from validation.controls import PLANTED_BAD, arm_for
+from validation.engine.cell import ALIGNMENT_BYTES, account
 from validation.evaluate import DocumentResult, checkpoints, probe_attention, read_document
-from validation.findings import ALIGNMENT_BYTES, ArmFindings, _account, probed_layers
+from validation.findings import ArmFindings, probed_layers
 from validation.plan import make_plan
 
 SHAPE = ModelShape(2, 4, 2, 32)
@@ -36,7 +37,8 @@ def test_the_arms_took_effect_and_the_window_did_not(findings):
     for document in findings.tested.documents:
         assert not document.max_difference[:kept].any()
         assert (document.max_difference[kept + 8 :] > 0).mean() > 0.95
-    assert findings.tested.ledger["tokens_compressed"] == 200 - kept
+    longest = max(len(p.tokens) for p in findings.documents)
+    assert findings.tested.ledger["tokens_compressed"] == longest - kept
 
 
 def test_the_no_op_control_is_exactly_zero(findings):
@@ -115,11 +117,11 @@ def test_a_decoded_copy_is_found_wherever_it_hides(where):
     else:
         cache.mirror = fill(PagedCache(SHAPE, get_arm("fp16"), cache.backend), 40)
     arm = ArmFindings("x", {})
-    _account(arm, cache)
+    arm.take_held(account(cache))
     one_token = arm.ledger["baselines"]["fp16"] / arm.ledger["n_tokens"]
     assert arm.unaccounted > one_token
     honest = ArmFindings("x", {})
-    _account(honest, fill(paged()))
+    honest.take_held(account(fill(paged())))
     assert honest.unaccounted < one_token
 
 
@@ -147,7 +149,7 @@ def test_the_planted_bad_arm_is_fixed():
         {"kl_budget": 0.0},
         {"kl_budget": float("nan")},
         {"top1_budget": 1.5},
-        {"tokens": 0},
+        {"prompts": 0},
         {"parity": "some"},
         {"seed": -1},
     ],
@@ -158,6 +160,7 @@ def test_a_plan_that_cannot_be_run_is_refused(setting):
 
 
 def test_a_budget_of_ones_own_is_recorded():
-    assert make_plan("tiny").budgets_from == "preset"
+    assert make_plan("tiny").exploratory == ()
     plan = make_plan("tiny", kl_budget=0.5)
-    assert plan.budgets_from == "caller" and plan.kl_why == "set by the caller"
+    assert plan.exploratory == ("budget of kl_mean on episodes: 0.5",) and plan.kl_why == "set by the caller"
+    assert plan.registered == make_plan("tiny").registered != plan.study.sha256

@@ -70,6 +70,8 @@ def _breakages():
 
     def drop(f):
         f.tested.documents = []
+        for workload in f.workloads.values():
+            del workload.readings[f.plan.arm]
 
     def no_ledger(f):
         f.tested.ledger = {}

@@ -3,12 +3,21 @@
 import pytest
 
 from validation.runner import run
+from validation.study_file import find_study
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
 
 
 def test_smollm2_on_one_short_document():
-    record = run("smollm2", tokens=190, length=192, options={"window": 64}, parity="off")
+    record = run(
+        "smollm2",
+        prompts=1,
+        length=224,
+        options={"window": 64},
+        workloads=["text"],
+        study=find_study("smollm2-text"),
+        parity="off",
+    )
     gates = {g["name"]: g for g in record.gates}
     for name in ("tokens-compressed", "output-changed", "window-exact", "no-shadow", "ledger", "no-op", "kl"):
         assert gates[name]["status"] == "pass", gates[name]

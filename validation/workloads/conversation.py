@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tq_core.errors import ValueRangeError, check
-from tq_core.model.chat import Message, chat_tokens, has_conversations
+from tq_core.model.chat import Message, chat_tokens, conversation_format, stop_ids
 from tq_core.model.interface import LanguageModel
 
 NAMES = {"system": "Instructions", "user": "User", "assistant": "Assistant"}
@@ -15,7 +15,10 @@ NAMES = {"system": "Instructions", "user": "User", "assistant": "Assistant"}
 
 @dataclass(frozen=True)
 class Conversation:
-    """ids: all turns, ready for the assistant's next one. form: "chatml" or "transcript". stop_ids end a reply."""
+    """ids: all turns, ready for the assistant's next one. stop_ids end a reply.
+
+    form: "chatml", "llama3" or "gemma", or "transcript" for a model that was trained on none of them.
+    """
 
     ids: list[int]
     form: str
@@ -30,7 +33,8 @@ def conversation(model: LanguageModel, messages: Sequence[Message]) -> Conversat
     check(len(messages) > 0, "messages", "one or more", len(messages), ValueRangeError)
     check(model.name != "tiny", "model", "a model that reads text", model.name, ValueRangeError)
     tokenizer: Any = getattr(model, "tokenizer", None)
-    if tokenizer is not None and has_conversations(tokenizer):
-        return Conversation(chat_tokens(tokenizer, messages), "chatml", (tokenizer.end_id,))
+    known = None if tokenizer is None else conversation_format(tokenizer)
+    if known is not None:
+        return Conversation(chat_tokens(tokenizer, messages), known.name, stop_ids(tokenizer))
     lines = [f"{NAMES[m.role]}: {m.content}" for m in messages]
     return Conversation(model.tokenize("\n\n".join([*lines, "Assistant:"])), "transcript", ())

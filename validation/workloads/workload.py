@@ -18,13 +18,13 @@ Maker = Callable[[LanguageModel, int, int], list[Prompt]]
 class Workload:
     """``make(model, count, n_tokens)`` gives prompts of about ``n_tokens`` tokens; the first ones do not depend on ``count``.
 
-    ``version`` changes whenever the prompts do. ``shows`` and ``cannot_show`` stand in every report that uses it.
+    ``version`` changes whenever the prompts do; of a user's file it is the SHA-256. ``shows`` and ``cannot_show`` stand in every report that uses it.
     ``least`` is the fewest tokens per prompt that it can be made with, ``most`` how many prompts there are (None: any).
     ``make`` raises ValueRangeError for a model whose vocabulary or context does not fit.
     """
 
     name: str
-    version: int
+    version: int | str
     title: str
     shows: str
     cannot_show: str

@@ -16,6 +16,8 @@ from tq_core.model.transformer import DecoderModel
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 MERGES = ["t h", "th e", "Ġ the", "a n", "an d", "1 2"]
 TOKENS = SPECIAL + sorted(pre_tokenizers.ByteLevel.alphabet()) + [merge.replace(" ", "") for merge in MERGES]
+DEFAULT_SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
+TEMPLATE = "{{ '<|im_start|>system\n" + DEFAULT_SYSTEM + "<|im_end|>\n' }}"
 N_LAYERS, N_QUERY_HEADS, N_KV_HEADS, HEAD_DIM, FEED_FORWARD = 2, 4, 2, 16, 96
 EMBEDDING = N_QUERY_HEADS * HEAD_DIM
 CONTEXT_LENGTH = 600
@@ -39,6 +41,7 @@ def metadata() -> dict[str, Any]:
         "tokenizer.ggml.token_type": [3] * len(SPECIAL) + [1] * (len(TOKENS) - len(SPECIAL)),
         "tokenizer.ggml.merges": MERGES,
         "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.chat_template": TEMPLATE,
     }
 
 

@@ -15,6 +15,14 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> DecoderModel:
     return synthetic.load(synthetic.write(tmp_path_factory.mktemp("gguf") / "gemma.gguf"))
 
 
+@pytest.fixture(scope="module")
+def prefixed(tmp_path_factory: pytest.TempPathFactory) -> DecoderModel:
+    """With a space before every text, as in Llama 2's files, which do not say so."""
+    fields = synthetic.metadata()
+    del fields["tokenizer.ggml.add_space_prefix"]
+    return synthetic.load(synthetic.write(tmp_path_factory.mktemp("gguf") / "prefix.gguf", fields))
+
+
 def pieces(model: DecoderModel, text: str, parse_special: bool = True) -> list[str]:
     ids = model.tokenizer.encode(text, parse_special=parse_special)
     return [synthetic.TOKENS[token_id] for token_id in ids]
@@ -74,3 +82,17 @@ def test_a_text_begins_with_its_token(model: DecoderModel) -> None:
 @given(st.text().filter(lambda text: "\u2581" not in text))
 def test_text_comes_back(model: DecoderModel, text: str) -> None:
     assert model.detokenize(model.tokenizer.encode(text, parse_special=False)) == text
+
+
+@given(st.text("abtheos ", max_size=30).filter(lambda text: "  " not in text))
+def test_llamas_space_before_a_text_comes_and_goes(prefixed: DecoderModel, text: str) -> None:
+    assert prefixed.tokenizer.decode(prefixed.tokenizer.encode(text)) == text
+
+
+def test_llamas_space_stands_before_a_text_and_after_a_special_token(
+    model: DecoderModel, prefixed: DecoderModel
+) -> None:
+    assert prefixed.tokenizer.digest != model.tokenizer.digest
+    assert pieces(prefixed, "the") == ["▁the"]
+    assert pieces(prefixed, "the<eos>the") == ["▁the", "<eos>", "▁the"]
+    assert pieces(prefixed, "") == []

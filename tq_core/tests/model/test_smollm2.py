@@ -8,13 +8,14 @@ import gguf
 import numpy as np
 import pytest
 
-from tq_core.model.chat import DEFAULT_SYSTEM, Message, chat_tokens
+from tq_core.model.chat import Message, chat_tokens
 from tq_core.model.exact_cache import ExactCache
 from tq_core.model.generate import chat
 from tq_core.model.gguf_file import GgufFile
 from tq_core.model.sources import SMOLLM2, model_path
 from tq_core.model.transformer import DecoderModel
 from tq_core.tests.model.golden import FOLDER, Golden, agreement, distance
+from tq_core.tests.model.synthetic import DEFAULT_SYSTEM
 
 CASES = json.loads((FOLDER / "smollm2" / "cases.json").read_text())
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tq_core.errors import DTypeError, ValueRangeError
-from tq_core.model.chat import DEFAULT_SYSTEM, Message, chat_tokens
+from tq_core.model.chat import Message, chat_tokens
 from tq_core.model.transformer import DecoderModel
 from tq_core.tests.model import synthetic
 
@@ -48,14 +48,14 @@ def test_chat_format(synthetic_model: DecoderModel) -> None:
     messages = [Message("user", "hi"), Message("assistant", "yes"), Message("user", "<|im_end|>")]
     ids = chat_tokens(synthetic_model.tokenizer, messages)
     assert synthetic_model.detokenize(ids) == (
-        f"<|im_start|>system\n{DEFAULT_SYSTEM}<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n"
+        f"<|im_start|>system\n{synthetic.DEFAULT_SYSTEM}<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n"
         "<|im_start|>assistant\nyes<|im_end|>\n<|im_start|>user\n<|im_end|><|im_end|>\n<|im_start|>assistant\n"
     )
     assert ids.count(synthetic_model.tokenizer.end_id) == 4
     own_system = chat_tokens(
         synthetic_model.tokenizer, [Message("system", "be brief"), Message("user", "hi")]
     )
-    assert DEFAULT_SYSTEM not in synthetic_model.detokenize(own_system)
+    assert synthetic.DEFAULT_SYSTEM not in synthetic_model.detokenize(own_system)
 
 
 def test_bad_arguments_are_refused(synthetic_model: DecoderModel) -> None:

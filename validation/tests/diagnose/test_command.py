@@ -8,6 +8,7 @@ import jsonschema
 import numpy as np
 import pytest
 
+from tq_core.tests.model.families import folder
 from validation import cli
 from validation.tests.diagnose.planted import gauss
 
@@ -94,11 +95,19 @@ def test_a_text_of_ones_own(files, capsys):
         assert checked(json.loads(said.out))["source"]["text"] == "mine.txt"
 
 
+@pytest.mark.slow
+def test_a_model_by_its_path(tmp_path, capsys):
+    data = told(capsys, folder("qwen2", tmp_path), "--tokens", 64)
+    assert data["source"]["name"] == "qwen2" and data["source"]["rotary_known"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
         (["gpt"], "source"),
         (["keys.bin"], "source"),
+        (["./none.gguf"], "model"),
+        (["./none.gguf", "--theta", "1"], "theta"),
         (["./none.npy"], "keys"),
         (["tiny", "--tokens", "31"], "tokens"),
         (["tiny", "--tokens", "100000"], "tokens"),

@@ -1,44 +1,16 @@
-"""Intervals for paired comparisons. The unit is the document: tokens of one text are not independent.
-
-Every degenerate case is named instead of computed: an interval of (nan, nan) or of width zero has passed
-for certainty before.
-"""
+"""Two-sided intervals of a mean. The unit is the document: tokens of one text are not independent."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
-from tq_core.errors import ShapeError, ValueRangeError, check
+from tq_core.errors import ValueRangeError, check
+from validation.stats.intervals import MIN_DOCUMENTS, RESAMPLES, Interval, generator
 
-MIN_DOCUMENTS = 20  # a BCa interval over fewer is too narrow and gives no warning
-RESAMPLES = 9999
 BLOCK_TOKENS = 32
-Statistic = Callable[[np.ndarray], float]
-
-
-@dataclass(frozen=True)
-class Interval:
-    """``low`` and ``high`` are None when no interval can be given; ``note`` then says why.
-
-    ``covers`` names what was resampled, so what the interval speaks about. ``seed`` fixes the resampling.
-    """
-
-    low: float | None
-    high: float | None
-    level: float
-    n: int
-    method: str
-    covers: str
-    note: str
-    seed: int
-
-    def as_dict(self) -> dict[str, object]:
-        """JSON-able form."""
-        return asdict(self)
 
 
 def document_interval(values: Sequence[float] | np.ndarray, level: float = 0.95, seed: int = 0) -> Interval:
@@ -82,23 +54,13 @@ def document_interval(values: Sequence[float] | np.ndarray, level: float = 0.95,
         warnings.simplefilter("error")
         try:
             found = stats.bootstrap(
-                (x,), np.mean, n_resamples=RESAMPLES, method="BCa", confidence_level=level, **_random(seed)
+                (x,), np.mean, n_resamples=RESAMPLES, method="BCa", confidence_level=level, **generator(seed)
             ).confidence_interval
         except (RuntimeWarning, stats.DegenerateDataWarning) as problem:
             return result(None, None, "none", f"the bootstrap is degenerate: {problem}")
     if not (np.isfinite(found.low) and np.isfinite(found.high)):
         return result(None, None, "none", "the bootstrap gave no finite bounds")
     return result(float(found.low), float(found.high), "BCa bootstrap over documents", "")
-
-
-def _random(seed: int) -> dict[str, np.random.Generator]:
-    """scipy's name for the generator is `rng` from 1.15 on and `random_state` before."""
-    import inspect
-
-    from scipy import stats
-
-    known = "rng" if "rng" in inspect.signature(stats.bootstrap).parameters else "random_state"
-    return {known: np.random.default_rng(seed)}
 
 
 def block_interval(
@@ -152,28 +114,3 @@ def interval(documents: Sequence[np.ndarray], level: float = 0.95, seed: int = 0
             [float(np.mean(d)) if len(d) else float("nan") for d in documents], level, seed
         )
     return block_interval(documents, level, seed)
-
-
-def paired(arm: Sequence[float], other: Sequence[float]) -> np.ndarray:
-    """Differences arm - other, document by document. Raises ShapeError when the two are not paired."""
-    a, b = np.asarray(arm, np.float64), np.asarray(other, np.float64)
-    check(
-        a.shape == b.shape and a.ndim == 1,
-        "other",
-        f"shape {a.shape}, one value per document",
-        b.shape,
-        ShapeError,
-    )
-    return a - b
-
-
-def share_at_least(hits: int, n: int, confidence: float = 0.95) -> float:
-    """One-sided lower bound of a share after ``hits`` in ``n`` trials (Clopper-Pearson, exact).
-
-    Raises ValueRangeError unless 0 <= hits <= n and n >= 1.
-    """
-    from scipy import stats
-
-    check(n >= 1 and 0 <= hits <= n, "hits", f"0..{n}, of at least one trial", hits, ValueRangeError)
-    found = stats.binomtest(hits, n, alternative="greater").proportion_ci(confidence, "exact")
-    return float(found.low)

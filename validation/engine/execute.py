@@ -1,0 +1,80 @@
+"""Where jobs are computed: in this process, or in several on this machine. The readings are the same to the bit."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Protocol
+
+from tq_core.errors import TqError, ValueRangeError, check
+from tq_core.model.zoo import load_model
+from validation.engine.cell import Job, compute
+from validation.engine.reading import Row
+
+Answer = tuple[int, str, Row]  # index of the job, label of the seat, its reading
+
+
+class WorkerLost(TqError):
+    """A process that computed readings ended before it gave them."""
+
+
+class Executor(Protocol):
+    """Computes jobs and gives readings in whatever order they are ready."""
+
+    def run(self, model: str, jobs: Sequence[Job]) -> Iterator[Answer]: ...
+
+
+def one_job(model: str, job: Job) -> list[tuple[str, Row]]:
+    """All readings of a job, as rows that can travel. The model is loaded once per process."""
+    return [(label, reading.as_row()) for label, reading in compute(job, load_model(model))]
+
+
+class Serial:
+    """One job after the other; each reading is given as soon as it is there."""
+
+    def run(self, model: str, jobs: Sequence[Job]) -> Iterator[Answer]:
+        """Readings in the order of the jobs."""
+        for index, job in enumerate(jobs):
+            for label, reading in compute(job, load_model(model)):
+                yield index, label, reading.as_row()
+
+
+class Processes:
+    """``count`` processes of this machine, each with its own copy of the model. Raises ValueRangeError unless count >= 1."""
+
+    def __init__(self, count: int) -> None:
+        check(count >= 1, "workers", "1 or more", count, ValueRangeError)
+        self._count = count
+
+    def run(self, model: str, jobs: Sequence[Job]) -> Iterator[Answer]:
+        """Readings as jobs end; an error of a job ends the run, and what came before it has been given.
+
+        Raises WorkerLost when a process ends by itself, for want of memory for example.
+        """
+        # A forked child would share the parent's interpreter of C++, which is not made for that.
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(min(self._count, max(1, len(jobs))), mp_context=context) as pool:
+            waiting: dict[Future[list[tuple[str, Row]]], int] = {}
+            try:
+                waiting = {pool.submit(one_job, model, job): i for i, job in enumerate(jobs)}
+                while waiting:
+                    done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        index = waiting.pop(future)
+                        for label, row in future.result():
+                            yield index, label, row
+            except BrokenProcessPool as error:
+                raise WorkerLost(
+                    "workers: expected every process to end its job, got one that was killed (too little memory?); "
+                    "what was read so far is kept"
+                ) from error
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+
+def executor_for(workers: int) -> Executor:
+    """This process for 1, else so many."""
+    return Serial() if workers == 1 else Processes(workers)

@@ -1,0 +1,86 @@
+"""A report's page as PDF, printed by Chromium where it is installed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tq_core.errors import TqError, ValueRangeError, check
+from validation.report.files import ReportError
+from validation.report.folder import HTML, check_folder
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+SECONDS = 300
+
+
+class BrowserMissing(TqError):
+    """No Chromium is installed here."""
+
+
+def find_chromium() -> str:
+    """Path of Chromium: on PATH, else among the browsers that Playwright keeps. Raises BrowserMissing."""
+    for name in NAMES:
+        found = shutil.which(name)
+        if found:
+            return found
+    kept = os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or Path.home() / ".cache" / "ms-playwright"
+    for pattern in ("chromium-*/chrome-linux*/chrome", "chromium_headless_shell-*/*/*headless*shell"):
+        for path in sorted(Path(kept).glob(pattern), reverse=True):
+            if os.access(path, os.X_OK):
+                return str(path)
+    raise BrowserMissing(
+        f"pdf: expected one of {', '.join(NAMES)} on PATH or a Chromium of Playwright, got none; install the "
+        "package chromium (apt-get install chromium), or print report.html from any browser"
+    )
+
+
+def unfolded(page: str) -> str:
+    """The page with everything open that a reader would have to unfold: paper has no clicks."""
+    return re.sub(r"<details(?: open)?>", "<details open>", page)
+
+
+def write_pdf(folder: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Path:
+    """Print a checked report to ``out``; returns the path. Default: report-DIGEST.pdf in its folder, with 8 digits of the
+    result digest, so that it is never taken for a later report's.
+
+    The PDF is no part of the sums: it carries the time of printing. Raises ReportError for a report that is
+    not whole, a browser that fails, or a place that cannot be written; BrowserMissing; ValueRangeError for an ``out``
+    that is a folder.
+    """
+    digest = check_folder(folder)["result_digest"]
+    browser = find_chromium()
+    target = Path(out) if out is not None else Path(folder) / f"report-{digest[:8]}.pdf"
+    check(not target.is_dir(), "out", "a file", f"the folder {target}", ValueRangeError)
+    with tempfile.TemporaryDirectory(prefix="tq-pdf-") as work:
+        page, made = Path(work) / HTML, Path(work) / "report.pdf"
+        page.write_text(unfolded((Path(folder) / HTML).read_text(encoding="utf-8")), encoding="utf-8")
+        command = [browser, "--headless", "--disable-gpu", "--no-first-run", "--no-pdf-header-footer"]
+        command += [f"--user-data-dir={work}/profile", "--host-resolver-rules=MAP * ~NOTFOUND"]
+        if hasattr(os, "geteuid") and os.geteuid() == 0:
+            command.append("--no-sandbox")  # Chromium starts for no superuser otherwise
+        command += [f"--print-to-pdf={made}", page.as_uri()]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise ReportError(f"pdf: expected {browser} to print the page, got {error}") from error
+        if done.returncode != 0 or not made.is_file() or not made.read_bytes().startswith(b"%PDF-"):
+            last = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+            raise ReportError(f"pdf: expected a PDF from {browser}, got exit code {done.returncode}: {last}")
+        _place(made, target)
+    return target
+
+
+def _place(made: Path, target: Path) -> None:
+    """Copy beside the target, then move, so that the target is never half a file."""
+    beside = target.with_name(f".{target.name}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(made, beside)
+        os.replace(beside, target)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise ReportError(f"out: expected a place for {target}, got {error.strerror}") from error

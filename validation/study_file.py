@@ -1,0 +1,230 @@
+"""Studies as YAML files: read strictly, with everything that is wrong named at once."""
+
+from __future__ import annotations
+
+import difflib
+import reprlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tq_core.errors import TqError, check
+from validation.controls import CONTROL_NAMES, validation_arm_names
+from validation.prompt_metrics import PROMPT_METRICS
+from validation.study import ANY_MODEL, PARITY_SCOPES, Budget, Comparison, Controls, Study, WorkloadUse
+from validation.workloads.catalogue import WORKLOADS
+
+FOLDER = Path(__file__).with_name("studies")
+MAX_BYTES = 1 << 20
+REQUIRED = ("name", "version", "question", "model", "arms", "workloads", "budgets")
+OPTIONAL = ("beside", "controls", "comparisons", "seeds", "confidence", "least_prompts", "parity")
+MAX_PROMPTS, MAX_FAMILY = 100_000, 20
+_SHORT = reprlib.Repr()  # a value may be a megabyte, or refer to itself
+_SHORT.maxstring, _SHORT.maxother, _SHORT.maxlevel = 80, 80, 2
+
+
+class StudyError(TqError, ValueError):
+    """A study file is unreadable or asks for what there is not; the message names every fault."""
+
+
+class _Faults:
+    """Collects what is wrong, so that a file is mended once and not line by line."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def check(self, ok: bool, where: str, expected: str, got: object) -> bool:
+        if not ok:
+            self.said.append(f"{where}: expected {expected}, got {_SHORT.repr(got)}")
+        return ok
+
+    def name(self, value: object, where: str, known: Sequence[str]) -> bool:
+        near = difflib.get_close_matches(value, known, n=1) if isinstance(value, str) else []
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        return self.check(
+            isinstance(value, str) and value in known, where, f"one of {', '.join(known)}{hint}", value
+        )
+
+    def whole(self, value: object, where: str, low: int, high: int) -> bool:
+        ok = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+        return self.check(ok, where, f"a whole number in {low}..{high}", value)
+
+    def number(self, value: object, where: str) -> bool:
+        ok = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf")
+        return self.check(ok, where, "a number, more than 0", value)
+
+    def text(self, value: object, where: str) -> bool:
+        return self.check(isinstance(value, str) and bool(value.strip()), where, "text", value)
+
+    def rows(self, value: object, where: str, names: Sequence[str], least: int = 0) -> list[dict[str, Any]]:
+        if not self.check(
+            isinstance(value, list) and len(value) >= least, where, f"a list of at least {least}", value
+        ):
+            return []
+        kept = []
+        for index, row in enumerate(value):  # type: ignore[var-annotated, arg-type]
+            at = f"{where}[{index}]"
+            if self.check(
+                isinstance(row, dict) and set(row) == set(names), at, f"the keys {', '.join(names)}", row
+            ):
+                kept.append(row)
+        return kept
+
+    def names(self, value: object, where: str, known: Sequence[str], least: int = 0) -> tuple[str, ...]:
+        if not self.check(
+            isinstance(value, list) and len(value) >= least, where, f"a list of at least {least}", value
+        ):
+            return ()
+        found: tuple[Any, ...] = tuple(value)  # type: ignore[arg-type]
+        good = [self.name(n, where, known) for n in found]
+        self.check(not all(good) or len(set(found)) == len(found), where, "every name once", value)
+        return found if all(good) else ()
+
+
+def parse_study(data: object, file: str = "") -> Study:
+    """A study from plain data. Raises StudyError with all faults."""
+    faults = _Faults()
+    if not faults.check(isinstance(data, dict), "study", "a mapping", type(data).__name__):
+        raise StudyError("; ".join(faults.said))
+    given: Mapping[str, Any] = data  # type: ignore[assignment]
+    faults.check(
+        set(REQUIRED) <= set(given),
+        "study",
+        f"the keys {', '.join(REQUIRED)}",
+        sorted(map(_SHORT.repr, given)),
+    )
+    unknown = sorted(_SHORT.repr(k) for k in given if k not in (*REQUIRED, *OPTIONAL))
+    faults.check(not unknown, "study", f"no other keys than {', '.join((*REQUIRED, *OPTIONAL))}", unknown)
+    parts = _parts(given, faults)
+    if faults.said:
+        raise StudyError(f"{file or 'study'}: " + "; ".join(faults.said))
+    return Study(**parts, file=file)
+
+
+def _parts(given: Mapping[str, Any], faults: _Faults) -> dict[str, Any]:
+    for name in ("name", "question", "model"):
+        faults.text(given.get(name), name)
+    faults.whole(given.get("version"), "version", 1, 10_000)
+    arms = validation_arm_names()
+    uses = faults.rows(given.get("workloads"), "workloads", ("name", "prompts", "tokens"), 1)
+    for index, row in enumerate(uses):
+        faults.whole(row["prompts"], f"workloads[{index}].prompts", 1, MAX_PROMPTS)
+        faults.whole(row["tokens"], f"workloads[{index}].tokens", 2, 1 << 20)
+        own = isinstance(row["name"], str) and row["name"].startswith("file:")
+        if not own:
+            faults.name(row["name"], f"workloads[{index}].name", tuple(WORKLOADS))
+    used = [row["name"] for row in uses if isinstance(row["name"], str)]
+    faults.check(len(set(used)) == len(used), "workloads", "every workload once", used)
+    budgets = faults.rows(given.get("budgets"), "budgets", ("workload", "metric", "limit", "why"), 1)
+    comparisons = faults.rows(given.get("comparisons", []), "comparisons", ("workload", "metric"))
+    faults.check(
+        len(comparisons) <= MAX_FAMILY,
+        "comparisons",
+        f"at most {MAX_FAMILY}, a small family",
+        len(comparisons),
+    )
+    for where, rows in (("budgets", budgets), ("comparisons", comparisons)):
+        for index, row in enumerate(rows):
+            faults.name(row["workload"], f"{where}[{index}].workload", used)
+            faults.name(row["metric"], f"{where}[{index}].metric", tuple(PROMPT_METRICS))
+    for index, row in enumerate(budgets):
+        faults.number(row["limit"], f"budgets[{index}].limit")
+        faults.text(row["why"], f"budgets[{index}].why")
+    faults.number(given.get("confidence", 0.95), "confidence")
+    faults.check(
+        0.5 < _float(given.get("confidence", 0.95)) < 1, "confidence", "0.5..1", given.get("confidence")
+    )
+    faults.whole(given.get("least_prompts", 20), "least_prompts", 1, MAX_PROMPTS)
+    faults.name(given.get("parity", "quick"), "parity", PARITY_SCOPES)
+    made: dict[str, Any] = {
+        **{n: given[n] for n in ("name", "version", "question", "model") if n in given},
+        "arms": faults.names(given.get("arms"), "arms", arms, 1),
+        "beside": faults.names(given.get("beside", []), "beside", arms),
+        "controls": _controls(given.get("controls", {"prompts": 1, "arms": []}), faults),
+        "seeds": _seeds(given.get("seeds", {}), faults),
+        "confidence": _float(given.get("confidence", 0.95)),
+        "least_prompts": given.get("least_prompts", 20),
+        "parity": given.get("parity", "quick"),
+    }
+    if not faults.said:
+        made["workloads"] = tuple(WorkloadUse(**row) for row in uses)
+        made["budgets"] = tuple(Budget(**{**row, "limit": float(row["limit"])}) for row in budgets)
+        made["comparisons"] = tuple(Comparison(**row) for row in comparisons)
+    return made
+
+
+def _float(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) else float("nan")
+
+
+def _controls(value: object, faults: _Faults) -> Controls:
+    if not faults.check(
+        isinstance(value, dict) and set(value) == {"prompts", "arms"}, "controls", "prompts and arms", value
+    ):
+        return Controls(1, ())
+    row: dict[str, Any] = dict(value)  # type: ignore[call-overload]
+    faults.whole(row["prompts"], "controls.prompts", 1, MAX_PROMPTS)
+    return Controls(row["prompts"], faults.names(row["arms"], "controls.arms", CONTROL_NAMES))
+
+
+def _seeds(value: object, faults: _Faults) -> dict[str, Any]:
+    known = {"resampling": 0, "rotation": [], "sampling": []}
+    if not faults.check(
+        isinstance(value, dict) and set(value) <= set(known), "seeds", f"some of {', '.join(known)}", value
+    ):
+        return known
+    seeds: dict[str, Any] = {**known, **value}  # type: ignore[dict-item]
+    faults.whole(seeds["resampling"], "seeds.resampling", 0, 2**63 - 1)
+    for name in ("rotation", "sampling"):
+        if faults.check(isinstance(seeds[name], list), f"seeds.{name}", "a list", seeds[name]):
+            for seed in seeds[name]:
+                faults.whole(seed, f"seeds.{name}", 0, 2**63 - 1)
+    return seeds
+
+
+def read_study(path: str | Path) -> Study:
+    """A study from a YAML file. Raises StudyError for a file that cannot be read, is too large, or is wrong."""
+    path = Path(path)
+    try:
+        size = path.stat().st_size
+        check(size <= MAX_BYTES, str(path), f"at most {MAX_BYTES} bytes", size, StudyError)
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise StudyError(f"{path}: expected a readable study, got {error}") from error
+    except yaml.YAMLError as error:
+        raise StudyError(f"{path}: expected YAML, got {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise StudyError(f"{path}: expected YAML, got nesting without end") from error
+    return parse_study(data, path.name)
+
+
+def shipped() -> dict[str, Path]:
+    """Name of each study that comes with the repository -> its file."""
+    return {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
+
+
+def find_study(name: str) -> Study:
+    """A study by the name of a shipped one or by path. Raises StudyError."""
+    known = shipped()
+    if name in known:
+        return read_study(known[name])
+    near = difflib.get_close_matches(name, list(known), n=1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    there = Path(name).is_file()
+    check(there, "study", f"a file, or one of {', '.join(known)}{hint}", repr(name), StudyError)
+    return read_study(name)
+
+
+DEFAULT_STUDIES = {"tiny": "tiny-episodes", "smollm2": "smollm2-chat", "gemma": "gemma-text"}
+
+
+def default_study(model: str) -> Study:
+    """What `tq validate` runs for a model when nothing else is asked for; a model of the user's own has "any-model"."""
+    return find_study(DEFAULT_STUDIES.get(model, "any-model"))
+
+
+def fits(study: Study, model: str) -> bool:
+    """Whether a study was registered for this model."""
+    return study.model in (ANY_MODEL, model)

@@ -25,7 +25,7 @@ from tq_core.kernels.threads import Unit, run_units
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
-TOKENS_MAX = 32  # of a window page: while a step lasts the window is at most one page longer
+TOKENS_MAX = 32
 SCRATCH_SHARE = 32  # scratch of a step stays below this fraction of the pages that the cache holds
 
 
@@ -61,15 +61,20 @@ class Appended:
 
 
 def tokens_at_once(cache: Holder, layer: int, n_query_heads: int, head_dim: int) -> int:
-    """How many tokens a step takes together: states and workspaces stay small beside the cache itself."""
-    packed = cache.store_list[1]
+    """How many tokens a step takes together: no more than the window's last page has room for, or a page of its own.
+
+    So the window never holds a page that it would not hold while tokens come one by one; and states and workspaces stay
+    small beside the cache itself.
+    """
+    _, packed, recent = cache.store_list
+    room = recent.layout.page_tokens - recent.layers[layer].end % recent.layout.page_tokens
     n_tokens, page_tokens = packed.count(layer) + TOKENS_MAX, packed.layout.page_tokens
     parts = 2 + turbo_step.chunk_count(n_tokens, page_tokens)
     nbytes = 4 * n_query_heads * parts * (head_dim + 2)
     if turbo_step.fusable(cache.arm.key_codec, cache.arm.value_codec) is None and _go_together(cache.arm):
         nbytes += 8 * n_query_heads * min(n_tokens, turbo_step.CHUNK_PAGES * page_tokens)
     held = sum(store.pool.buffer.nbytes for store in cache.store_list)
-    return max(1, min(TOKENS_MAX, held // (SCRATCH_SHARE * nbytes)))
+    return max(1, min(TOKENS_MAX, room, int(held / (SCRATCH_SHARE * nbytes))))
 
 
 def _go_together(arm: Arm) -> bool:

@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -113,6 +114,10 @@ def _parser() -> _Parser:
     validate.add_argument(
         "--scheduler", metavar="ADDRESS", help="a Dask scheduler whose workers read instead"
     )
+    validate.add_argument("--no-trials", action="store_true", help="do not try memory and identity")
+    validate.add_argument(
+        "--timed", action="store_true", help="also time the arm beside fp16, into the report"
+    )
     validate.add_argument("--fresh", action="store_true", help="take no reading that was kept from before")
     validate.add_argument("--kl-budget", type=float, metavar="NATS", help="limit of the mean next-token KL")
     validate.add_argument(
@@ -187,7 +192,7 @@ def _validate(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     from validation.engine.execute import executor_for
     from validation.environment import command_line
     from validation.plan import make_plan
-    from validation.runner import examine
+    from validation.runner import examine, timings
     from validation.study_file import find_study
     from validation.tables_workloads import samples
 
@@ -207,7 +212,7 @@ def _validate(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         "seed": options.seed,
     }
     wanted["options"] = {k: v for k, v in arm_options.items() if v is not None}
-    wanted["workloads"] = options.workload
+    wanted |= {"workloads": options.workload, "trials": not options.no_trials}
     arms = [options.arm] if options.arm else None
     plan = make_plan(options.model, arms, study=study, **wanted)
     try:
@@ -217,13 +222,15 @@ def _validate(options: argparse.Namespace, arguments: Sequence[str]) -> int:
             raise
         print(f"tq: {error}\ntq: going on with the tiny model", file=sys.stderr)
         # Amounts and budgets were meant for the other model; the tiny one has its own.
-        kept = {k: v for k, v in wanted.items() if k in ("backend", "parity", "seed", "options")}
+        kept = {k: v for k, v in wanted.items() if k in ("backend", "parity", "seed", "options", "trials")}
         reason = f"Model {options.model}: {error}"
         plan = make_plan("tiny", arms, **kept, asked_for=options.model, not_exercised=(reason,))
         model = load_model("tiny")
     progress, command = Progress(options.quiet), command_line(arguments)
     executor = executor_for(options.workers, options.scheduler)
     record, found = examine(plan, model, progress, command, executor=executor, fresh=options.fresh)
+    if options.timed and not found.ended:
+        record = replace(record, performance=timings(plan, model, progress))
     paths = report.write(record, options.out, samples(found, model))
     data = {
         "status": record.status,

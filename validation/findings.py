@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tq_core.codecs.arms import Arm, get_arm
+from tq_core.kernels.backend import get_backend
 from tq_core.model.interface import LanguageModel
 from validation.attention_scores import AttentionScores
 from validation.controls import NO_OP, PLANTED_BAD, control_seats
@@ -24,8 +25,10 @@ from validation.metrics import answers_right
 from validation.parity_report import Certificate
 from validation.plan import Plan
 from validation.trials.record import Trials
+from validation.trials.run import run_trials
 from validation.workloads.prompt import Prompt
 
+TOY_MODELS = ("tiny",)
 CONTROL_DOCUMENTS = 2  # prompts on which attention is compared layer by layer
 Progress = Callable[[str, int, int], None]
 
@@ -153,10 +156,11 @@ def collect(
     *,
     executor: Executor | None = None,
     fresh: bool = False,
+    trials: bool = False,
 ) -> Findings:
     """Read every prompt with the reference and the arms, and the first ones with the controls.
 
-    prompts: by workload, the primary one first. What was read before is taken from the kept readings unless ``fresh``.
+    prompts: by workload, the primary one first. trials: also try memory and identity. What was read before is taken from the kept readings unless ``fresh``.
     Interrupted, it gives the findings of the prompts that every arm has read, and ``ended`` says so. Raises the errors of
     the arms' fits and caches, and KeyboardInterrupt when no prompt of the primary workload was read whole.
     """
@@ -174,7 +178,11 @@ def collect(
     ]
     if not any(name == plan.study.primary.name for (name, _), _ in whole):
         raise KeyboardInterrupt
-    return gather(plan, arms, seated, whole, read, certificate, layers)
+    found = gather(plan, arms, seated, whole, read, certificate, layers)
+    if trials and not found.ended:
+        quick = model.name in TOY_MODELS
+        found.trials = run_trials(model, arms[plan.arm], get_backend(plan.backend), progress, quick=quick)
+    return found
 
 
 def gather(

@@ -31,6 +31,7 @@ class Plan:
     registered: str
     exploratory: tuple[str, ...] = ()
     backend: str | None = None
+    trials: bool = True
     asked_for: str = ""
     not_exercised: tuple[str, ...] = field(default=())
 
@@ -98,6 +99,7 @@ class Plan:
             "registered": self.registered,
             "exploratory": list(self.exploratory),
             "backend": self.backend,
+            "trials": self.trials,
             "asked_for": self.asked_for,
             "not_exercised": list(self.not_exercised),
         }
@@ -117,12 +119,13 @@ def make_plan(
     parity: str | None = None,
     seed: int | None = None,
     backend: str | None = None,
+    trials: bool = True,
     asked_for: str = "",
     not_exercised: Sequence[str] = (),
 ) -> Plan:
     """A plan after a study, the model's shipped one if None. The first of ``arm_names`` is under test.
 
-    prompts: at most so many of each workload; length: tokens per prompt; workloads: only these. Whatever departs from the
+    prompts: at most so many of each workload; trials: whether memory and identity are tried; length: tokens per prompt; workloads: only these. Whatever departs from the
     study makes the run exploratory. Raises ValueRangeError or CodecError for what a run could not use.
     """
     registered = study or default_study(model)
@@ -140,6 +143,8 @@ def make_plan(
     said += [f"{name} {value}" for name, value in sorted(given.items())]
     if backend is not None:
         said.append(f"backend {backend}")
+    if not trials:
+        said.append("memory and identity were not tried")
     changed = _amounts(registered, prompts, length, workloads)
     changed = _budgets(changed, kl_budget, top1_budget)
     if parity is not None:
@@ -148,7 +153,7 @@ def make_plan(
         changed = replace(changed, seeds={**changed.seeds, "resampling": seed})
     said += _differences(registered, changed)
     plan = Plan(
-        model, names[0], beside, given, changed, registered.sha256, tuple(said), backend, asked_for or model,
+        model, names[0], beside, given, changed, registered.sha256, tuple(said), backend, trials, asked_for or model,
         tuple(not_exercised),
     )  # fmt: skip
     plan.arms()

@@ -25,6 +25,8 @@ def validate_command(plan: Plan) -> str:
     parts += _changes(study, plan.study)
     if plan.backend is not None:
         parts += ["--backend", plan.backend]
+    if not plan.trials:
+        parts.append("--no-trials")
     return shlex.join(parts)
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
+from tq_core.codecs.arms import get_arm
 from tq_core.kernels.backend import backend_statuses, get_backend
 from tq_core.model.interface import LanguageModel
 from tq_core.model.zoo import load_model
 from validation import tables, words
+from validation.bench.protocol.measure import measure
 from validation.comparisons import comparisons
 from validation.decisions import decisions
 from validation.engine.execute import Executor
 from validation.environment import now, peak_memory, run_facts
 from validation.findings import Findings, collect
+from validation.fitted import arm_on
 from validation.gates import count, overall
 from validation.parity_report import Certificate, certify
 from validation.plan import Plan, make_plan
@@ -87,9 +91,34 @@ def examine(
     backend = get_backend(plan.backend)
     if certificate is None and plan.parity != "off":
         certificate = certify(quick=plan.parity == "quick", progress=progress)
-    findings = collect(plan, model, prompts, certificate, progress, executor=executor, fresh=fresh)
+    findings = collect(
+        plan, model, prompts, certificate, progress, executor=executor, fresh=fresh, trials=plan.trials
+    )
     record = make_record(findings, model, backend.name, command, started, time.monotonic() - begun)
     return record, findings
+
+
+def timings(
+    plan: Plan, model: LanguageModel, progress: Progress | None = None, contexts: Sequence[int] = (512,)
+) -> list[dict[str, Any]]:
+    """The thirteen measurements of the arm under test and of the uncompressed one, for the report's ``performance``.
+
+    They depend on the machine and decide nothing; `tq bench --protocol` takes them at more lengths and beside others.
+    """
+    arms = plan.arms(partial(arm_on, model, ()))
+    tested = arms[plan.arm]
+    rows: list[dict[str, Any]] = []
+    longest = min(max(contexts), model.context_length)
+    for arm in (get_arm("fp16", sinks=tested.sinks), tested):
+        rows += measure(
+            model,
+            arm,
+            [min(c, longest) for c in contexts],
+            get_backend(plan.backend),
+            1,
+            progress or (lambda *_: None),
+        )
+    return rows
 
 
 def make_record(

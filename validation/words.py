@@ -116,6 +116,7 @@ def not_exercised(f: Findings, verdicts: Sequence[Verdict], statuses: Sequence[B
         out.append(f"Real model: the run was asked for {f.plan.asked_for}.")
     if f.unkept:
         out.append(f"Keeping the readings, so that a stopped run goes on: {f.unkept}.")
+    out += [f"Trial {name.replace('_', ' ')}: {why}." for name, why in f.trials.left_out.items()]
     out += [f"Gate {v.name}: {v.evidence}." for v in verdicts if v.status == "not exercised"]
     out += [f"Backend {s.name}: {s.reason}." for s in statuses if not s.available]
     if f.certificate is not None and f.certificate.scope != "all cases":

@@ -11,7 +11,19 @@ from tq_core.errors import ModelUnavailable
 from validation import cli
 from validation.study import WorkloadUse
 
-SMALL = ["validate", "--prompts", "1", "--length", "128", "--window", "32", "--parity", "off", "--quiet"]
+SMALL = [
+    "validate",
+    "--prompts",
+    "1",
+    "--length",
+    "128",
+    "--window",
+    "32",
+    "--parity",
+    "off",
+    "--no-trials",
+    "--quiet",
+]
 
 
 @pytest.fixture

@@ -87,7 +87,9 @@ def _parser() -> _Parser:
     )
 
     validate = commands.add_parser("validate", help="validate an arm on a model and write the report")
-    validate.add_argument("--model", default="tiny", help="tiny (default), smollm2, gemma, or a GGUF file or safetensors folder")
+    validate.add_argument(
+        "--model", default="tiny", help="tiny (default), smollm2, gemma, or a GGUF file or safetensors folder"
+    )
     validate.add_argument("--arm", help="the arm under test (default: the study's first)")
     validate.add_argument("--study", metavar="FILE", help="a study's YAML file, or the name of a shipped one")
     validate.add_argument(

@@ -86,7 +86,9 @@ def test_at_the_ceiling_shares_decide_nothing_and_log_odds_do(many):
 
 def test_between_floor_and_ceiling_it_is_informative(many):
     w = many.workloads["episodes"]
-    w.readings["reference"][0] = replace(w.readings["reference"][0], alternatives=np.array([-5.0, -1.0, -6.0, -7.0]))
+    w.readings["reference"][0] = replace(
+        w.readings["reference"][0], alternatives=np.array([-5.0, -1.0, -6.0, -7.0])
+    )
     assert information_of(w).status == "informative"
 
 
@@ -122,7 +124,9 @@ def test_where_replies_part(many):
     ] == [None, 1, 1, None]
     w = many.workloads["episodes"]
     same, other = [5, 6, 7, 8], [5, 6, 9, 9]
-    w.readings["reference"] = [replace(r, generated=same, sampled={"1": same}) for r in w.readings["reference"]]
+    w.readings["reference"] = [
+        replace(r, generated=same, sampled={"1": same}) for r in w.readings["reference"]
+    ]
     w.readings[many.plan.arm] = [
         replace(r, generated=other if i % 2 else same, sampled={"1": same})
         for i, r in enumerate(w.readings[many.plan.arm])

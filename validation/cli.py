@@ -22,6 +22,7 @@ from validation.compare import command as compare
 from validation.diagnose import command as diagnose
 from validation.diff import command as diff
 from validation.museum import command as museum
+from validation.sweep import command as sweep
 
 PASS, FAILED, BAD_INPUT, INCOMPLETE, INTERRUPTED = 0, 1, 2, 3, 130
 CODES = {"pass": PASS, "fail": FAILED, "incomplete": INCOMPLETE}
@@ -70,6 +71,7 @@ def _parser() -> _Parser:
     compare.add_parser(commands)
     report_command.add_parser(commands)
     diff.add_parser(commands)
+    sweep.add_parser(commands)
     doctor = commands.add_parser("doctor", help="what runs on this machine, and what is missing")
     parity = commands.add_parser("parity", help="every kernel on every backend: the same bits")
     parity.add_argument(
@@ -107,6 +109,9 @@ def _parser() -> _Parser:
     validate.add_argument("--length", type=int, metavar="N", help="tokens per prompt")
     validate.add_argument(
         "--workers", type=int, default=1, metavar="N", help="processes that read (default: 1)"
+    )
+    validate.add_argument(
+        "--scheduler", metavar="ADDRESS", help="a Dask scheduler whose workers read instead"
     )
     validate.add_argument("--fresh", action="store_true", help="take no reading that was kept from before")
     validate.add_argument("--kl-budget", type=float, metavar="NATS", help="limit of the mean next-token KL")
@@ -179,6 +184,7 @@ def _parity(options: argparse.Namespace, arguments: Sequence[str]) -> int:
 def _validate(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     from tq_core.model.zoo import load_model
     from validation import report
+    from validation.engine.execute import executor_for
     from validation.environment import command_line
     from validation.plan import make_plan
     from validation.runner import examine
@@ -216,7 +222,8 @@ def _validate(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         plan = make_plan("tiny", arms, **kept, asked_for=options.model, not_exercised=(reason,))
         model = load_model("tiny")
     progress, command = Progress(options.quiet), command_line(arguments)
-    record, found = examine(plan, model, progress, command, workers=options.workers, fresh=options.fresh)
+    executor = executor_for(options.workers, options.scheduler)
+    record, found = examine(plan, model, progress, command, executor=executor, fresh=options.fresh)
     paths = report.write(record, options.out, samples(found, model))
     data = {
         "status": record.status,
@@ -271,6 +278,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return report_command.run(options)
         if options.command == "diff":
             return diff.run(options)
+        if options.command == "sweep":
+            return sweep.run(options, given)
         if options.command == "doctor":
             return _doctor(options)
         return _parity(options, given) if options.command == "parity" else _validate(options, given)
@@ -282,7 +291,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return BAD_INPUT
     except KeyboardInterrupt:
         kept = "what was measured so far is kept, the same command goes on from there"
-        what = kept if options.command in ("compare", "validate") else "nothing was written"
+        what = kept if options.command in ("compare", "sweep", "validate") else "nothing was written"
         print(f"tq {options.command}: interrupted, {what}", file=sys.stderr)
         return INTERRUPTED
 

@@ -23,6 +23,7 @@ from validation.logit_scores import TokenScores
 from validation.metrics import answers_right
 from validation.parity_report import Certificate
 from validation.plan import Plan
+from validation.trials.record import Trials
 from validation.workloads.prompt import Prompt
 
 CONTROL_DOCUMENTS = 2  # prompts on which attention is compared layer by layer
@@ -89,6 +90,7 @@ class Findings:
     )  # label -> (control, what it did)
     unkept: str = ""  # why readings could not be kept
     ended: str = ""  # why the run ended early
+    trials: Trials = field(default_factory=Trials)
 
     @property
     def tested(self) -> ArmFindings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,9 @@ from tq_core.model.zoo import load_model, model_names
 from tq_core.paths import BUILD
 from tq_core.show import html
 from validation import report, runner
+from validation.diff.compare import compare
+from validation.diff.load import load
+from validation.diff.text import as_text
 from validation.findings import Findings
 from validation.plan import make_plan
 from validation.schema import Record
@@ -34,14 +37,14 @@ class StudyForm:
     """``widget`` is the form. ``run``, ``export`` and ``compare`` are what its buttons do; ``record`` is the last run's.
 
     A run goes on in a thread, so that the page stays alive and the stop button works; what was read is kept, and the next
-    run goes on from there. compare(old, new) -> text; None where reports cannot be compared.
+    run goes on from there.
     """
 
     def __init__(
         self, model: str = "tiny", study: str = "tiny-episodes", arm: str = "structured-turbo", prompts: int | None = None,
-        out: Path = BUILD / "report-notebook", compare: Callable[[Path, Path], str] | None = None,
+        out: Path = BUILD / "report-notebook",
     ) -> None:  # fmt: skip
-        self.out, self._compare = out, compare
+        self.out = out
         self.record: Record | None = None
         self.found: Findings | None = None
         self._model: LanguageModel | None = None
@@ -121,6 +124,8 @@ class StudyForm:
         """Run the chosen study; the verdict, or what is wrong with the choice, appears in the form."""
         self.buttons["Run"].disabled, self.buttons["Stop"].disabled = True, False
         try:
+            if self._stop.is_set():
+                raise Stopped
             plan = make_plan(
                 self.model.value,
                 [self.arm.value],
@@ -156,14 +161,15 @@ class StudyForm:
 
     def compare(self) -> str:
         """Hold the earlier report that is named in the form against the last run's; the answer appears in the form."""
-        paths = self.export()
-        if not paths or self._compare is None:
-            return ""
         try:
-            said = self._compare(Path(self.earlier.value), self.out)
+            earlier = load(self.earlier.value)
+            paths = self.export()
+            said = as_text(compare(earlier, load(paths["json"]))) if paths else ""
         except TqError as error:
-            said = str(error)
-        self.status.value = f'<pre role="status">{escape(said)}</pre>'
+            self._say(str(error), alert=True)
+            return ""
+        if said:
+            self.status.value = f'<pre role="status">{escape(said)}</pre>'
         return said
 
 

@@ -45,6 +45,8 @@ class Verdict:
     unit: str
     why: str
     evidence: str
+    command: str = ""
+    volatile: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able form; a value that is not finite is left out, the evidence tells it."""
@@ -54,7 +56,11 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Gate(Generic[Facts]):
-    """``measure`` looks at the findings of a run; the claim holds when its value stands ``op`` to ``limit``."""
+    """``measure`` looks at the findings of a run; the claim holds when its value stands ``op`` to ``limit``.
+
+    command: what repeats this check alone, or the smallest run that has it. volatile: its value is measured of the
+    machine, so that another run has another one; the verdict should not.
+    """
 
     name: str
     claim: str
@@ -63,6 +69,8 @@ class Gate(Generic[Facts]):
     limit: float
     unit: str
     why: str
+    command: str = ""
+    volatile: bool = False
 
     def judge(self, facts: Facts) -> Verdict:
         """Measure and compare."""
@@ -75,8 +83,9 @@ class Gate(Generic[Facts]):
         else:
             status = "pass" if _HOLDS[self.op](seen.value, self.limit) else "fail"
         return Verdict(
-            self.name, self.claim, status, seen.value, self.op, self.limit, self.unit, self.why, seen.evidence
-        )
+            self.name, self.claim, status, seen.value, self.op, self.limit, self.unit, self.why, seen.evidence, self.command,
+            self.volatile,
+        )  # fmt: skip
 
 
 def overall(verdicts: Sequence[Verdict]) -> Overall:

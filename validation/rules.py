@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 
 from tq_core.kernels.backend import backend_statuses
@@ -11,6 +14,9 @@ from validation.controls import PLANTED_BAD
 from validation.findings import ArmFindings, Findings
 from validation.gates import Gate, Measured
 from validation.plan import KL, TOP1, Plan
+from validation.repeat import trial_command, validate_command
+from validation.rules_of_memory import trial_gates
+from validation.trials.record import Trials
 
 ONE_SIDED = 0.90  # a two-sided 90 % interval's end is a one-sided 95 % bound
 LEAST_CHANGED = 0.5
@@ -228,4 +234,17 @@ def gates_for(plan: Plan, findings: Findings) -> list[Gate[Findings]]:
         gates.append(
             Gate("retrieval", claim, retrieval_loss, "<=", RETRIEVAL_LOSS, "share lost, lower bound", why)
         )
-    return gates + budget_gates(findings)
+    gates += budget_gates(findings)
+    again = validate_command(plan)
+    parity = {"parity": "tq parity", "parity-coverage": "tq parity --strict"}
+    gates = [replace(g, command=parity.get(g.name, again)) for g in gates]
+    return [*gates, *(_of_findings(g, plan) for g in trial_gates(findings.trials))]
+
+
+def _of_findings(gate: Gate[Trials], plan: Plan) -> Gate[Findings]:
+    """A gate over trials as one over the findings that they are part of."""
+    measure: Callable[[Findings], Measured] = lambda f: gate.measure(f.trials)  # noqa: E731
+    command = trial_command(gate.name, plan.model, plan.arm, plan.options)
+    return Gate(
+        gate.name, gate.claim, measure, gate.op, gate.limit, gate.unit, gate.why, command, gate.volatile
+    )

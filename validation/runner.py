@@ -12,7 +12,7 @@ from tq_core.model.zoo import load_model
 from validation import tables, words
 from validation.comparisons import comparisons
 from validation.decisions import decisions
-from validation.engine.execute import executor_for
+from validation.engine.execute import Executor
 from validation.environment import now, peak_memory, run_facts
 from validation.findings import Findings, collect
 from validation.gates import count, overall
@@ -41,19 +41,19 @@ def run(
     progress: Progress | None = None,
     command: str = "",
     certificate: Certificate | None = None,
-    workers: int = 1,
+    executor: Executor | None = None,
     fresh: bool = False,
     **settings: Any,
 ) -> Record:
     """Validate the first of ``arm_names`` on a model; the other arms are run beside it on the same prompts.
 
     ``settings`` are arguments of ``make_plan`` (study, prompts, length, options, kl_budget, ...); ``certificate`` replaces the
-    parity check by one that was made before; ``workers`` processes read. Nothing is written but kept readings. Raises
+    parity check by one that was made before; ``executor`` says where prompts are read. Nothing is written but kept readings. Raises
     TqError subclasses for settings that cannot be used and ModelUnavailable when the model is not to be had.
     """
     plan = make_plan(model_name, arm_names, **settings)
     return run_plan(
-        plan, load_model(model_name), progress, command, certificate, workers=workers, fresh=fresh
+        plan, load_model(model_name), progress, command, certificate, executor=executor, fresh=fresh
     )
 
 
@@ -64,11 +64,11 @@ def run_plan(
     command: str = "",
     certificate: Certificate | None = None,
     *,
-    workers: int = 1,
+    executor: Executor | None = None,
     fresh: bool = False,
 ) -> Record:
     """`run` with a plan and a loaded model."""
-    return examine(plan, model, progress, command, certificate, workers=workers, fresh=fresh)[0]
+    return examine(plan, model, progress, command, certificate, executor=executor, fresh=fresh)[0]
 
 
 def examine(
@@ -78,12 +78,11 @@ def examine(
     command: str = "",
     certificate: Certificate | None = None,
     *,
-    workers: int = 1,
+    executor: Executor | None = None,
     fresh: bool = False,
 ) -> tuple[Record, Findings]:
     """The record of a run and what it was made from."""
     started, begun = now(), time.monotonic()
-    executor = executor_for(workers)
     prompts = prompts_for(plan, model)
     backend = get_backend(plan.backend)
     if certificate is None and plan.parity != "off":

@@ -3,89 +3,30 @@
 from __future__ import annotations
 
 import difflib
-import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tq_core.errors import TqError, check
 from validation.controls import CONTROL_NAMES, validation_arm_names
+from validation.faults import Faults, read_yaml, short
 from validation.prompt_metrics import PROMPT_METRICS
 from validation.study import ANY_MODEL, PARITY_SCOPES, Budget, Comparison, Controls, Study, WorkloadUse
 from validation.workloads.catalogue import WORKLOADS
 
 FOLDER = Path(__file__).with_name("studies")
-MAX_BYTES = 1 << 20
 REQUIRED = ("name", "version", "question", "model", "arms", "workloads", "budgets")
 OPTIONAL = ("beside", "controls", "comparisons", "seeds", "confidence", "least_prompts", "parity")
 MAX_PROMPTS, MAX_FAMILY = 100_000, 20
-_SHORT = reprlib.Repr()  # a value may be a megabyte, or refer to itself
-_SHORT.maxstring, _SHORT.maxother, _SHORT.maxlevel = 80, 80, 2
 
 
 class StudyError(TqError, ValueError):
     """A study file is unreadable or asks for what there is not; the message names every fault."""
 
 
-class _Faults:
-    """Collects what is wrong, so that a file is mended once and not line by line."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def check(self, ok: bool, where: str, expected: str, got: object) -> bool:
-        if not ok:
-            self.said.append(f"{where}: expected {expected}, got {_SHORT.repr(got)}")
-        return ok
-
-    def name(self, value: object, where: str, known: Sequence[str]) -> bool:
-        near = difflib.get_close_matches(value, known, n=1) if isinstance(value, str) else []
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        return self.check(
-            isinstance(value, str) and value in known, where, f"one of {', '.join(known)}{hint}", value
-        )
-
-    def whole(self, value: object, where: str, low: int, high: int) -> bool:
-        ok = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
-        return self.check(ok, where, f"a whole number in {low}..{high}", value)
-
-    def number(self, value: object, where: str) -> bool:
-        ok = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf")
-        return self.check(ok, where, "a number, more than 0", value)
-
-    def text(self, value: object, where: str) -> bool:
-        return self.check(isinstance(value, str) and bool(value.strip()), where, "text", value)
-
-    def rows(self, value: object, where: str, names: Sequence[str], least: int = 0) -> list[dict[str, Any]]:
-        if not self.check(
-            isinstance(value, list) and len(value) >= least, where, f"a list of at least {least}", value
-        ):
-            return []
-        kept = []
-        for index, row in enumerate(value):  # type: ignore[var-annotated, arg-type]
-            at = f"{where}[{index}]"
-            if self.check(
-                isinstance(row, dict) and set(row) == set(names), at, f"the keys {', '.join(names)}", row
-            ):
-                kept.append(row)
-        return kept
-
-    def names(self, value: object, where: str, known: Sequence[str], least: int = 0) -> tuple[str, ...]:
-        if not self.check(
-            isinstance(value, list) and len(value) >= least, where, f"a list of at least {least}", value
-        ):
-            return ()
-        found: tuple[Any, ...] = tuple(value)  # type: ignore[arg-type]
-        good = [self.name(n, where, known) for n in found]
-        self.check(not all(good) or len(set(found)) == len(found), where, "every name once", value)
-        return found if all(good) else ()
-
-
 def parse_study(data: object, file: str = "") -> Study:
     """A study from plain data. Raises StudyError with all faults."""
-    faults = _Faults()
+    faults = Faults()
     if not faults.check(isinstance(data, dict), "study", "a mapping", type(data).__name__):
         raise StudyError("; ".join(faults.said))
     given: Mapping[str, Any] = data  # type: ignore[assignment]
@@ -93,9 +34,9 @@ def parse_study(data: object, file: str = "") -> Study:
         set(REQUIRED) <= set(given),
         "study",
         f"the keys {', '.join(REQUIRED)}",
-        sorted(map(_SHORT.repr, given)),
+        sorted(map(short, given)),
     )
-    unknown = sorted(_SHORT.repr(k) for k in given if k not in (*REQUIRED, *OPTIONAL))
+    unknown = sorted(short(k) for k in given if k not in (*REQUIRED, *OPTIONAL))
     faults.check(not unknown, "study", f"no other keys than {', '.join((*REQUIRED, *OPTIONAL))}", unknown)
     parts = _parts(given, faults)
     if faults.said:
@@ -103,7 +44,7 @@ def parse_study(data: object, file: str = "") -> Study:
     return Study(**parts, file=file)
 
 
-def _parts(given: Mapping[str, Any], faults: _Faults) -> dict[str, Any]:
+def _parts(given: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
     for name in ("name", "question", "model"):
         faults.text(given.get(name), name)
     faults.whole(given.get("version"), "version", 1, 10_000)
@@ -159,7 +100,7 @@ def _float(value: object) -> float:
     return float(value) if isinstance(value, (int, float)) else float("nan")
 
 
-def _controls(value: object, faults: _Faults) -> Controls:
+def _controls(value: object, faults: Faults) -> Controls:
     if not faults.check(
         isinstance(value, dict) and set(value) == {"prompts", "arms"}, "controls", "prompts and arms", value
     ):
@@ -169,7 +110,7 @@ def _controls(value: object, faults: _Faults) -> Controls:
     return Controls(row["prompts"], faults.names(row["arms"], "controls.arms", CONTROL_NAMES))
 
 
-def _seeds(value: object, faults: _Faults) -> dict[str, Any]:
+def _seeds(value: object, faults: Faults) -> dict[str, Any]:
     known = {"resampling": 0, "rotation": [], "sampling": []}
     if not faults.check(
         isinstance(value, dict) and set(value) <= set(known), "seeds", f"some of {', '.join(known)}", value
@@ -186,18 +127,8 @@ def _seeds(value: object, faults: _Faults) -> dict[str, Any]:
 
 def read_study(path: str | Path) -> Study:
     """A study from a YAML file. Raises StudyError for a file that cannot be read, is too large, or is wrong."""
-    path = Path(path)
-    try:
-        size = path.stat().st_size
-        check(size <= MAX_BYTES, str(path), f"at most {MAX_BYTES} bytes", size, StudyError)
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise StudyError(f"{path}: expected a readable study, got {error}") from error
-    except yaml.YAMLError as error:
-        raise StudyError(f"{path}: expected YAML, got {' '.join(str(error).split())}") from error
-    except RecursionError as error:
-        raise StudyError(f"{path}: expected YAML, got nesting without end") from error
-    return parse_study(data, path.name)
+    data = read_yaml(Path(path), StudyError)
+    return parse_study(data, Path(path).name)
 
 
 def shipped() -> dict[str, Path]:

@@ -28,7 +28,8 @@ def workload_rows(f: Findings) -> list[dict[str, Any]]:
 def _workload(f: Findings, w: WorkloadFindings) -> dict[str, Any]:
     about = get(w.name)
     scored = sum(len(r.scores) for r in w.readings.get(REFERENCE, []))
-    labels = [n for n in w.readings if n != SOURCE]
+    # In the plan's order: readings come in whatever order they were ready.
+    labels = [n for n in (REFERENCE, *f.arms, *f.controls) if n in w.readings and n != SOURCE]
     return {
         "name": w.name,
         "version": about.version,
@@ -64,8 +65,8 @@ def samples(f: Findings, model: LanguageModel) -> list[dict[str, Any]]:
     """One line per (prompt, arm), to be read by a person: what it chose and what it said, nothing left out or repaired."""
     out = []
     for w in f.workloads.values():
-        for label, readings in w.readings.items():
-            for prompt, arm, reference in zip(w.prompts, readings, w.readings[REFERENCE]):
+        for label in (n for n in (REFERENCE, *f.arms, *f.controls) if n in w.readings):
+            for prompt, arm, reference in zip(w.prompts, w.readings[label], w.readings[REFERENCE]):
                 chosen = len(arm.alternatives) >= 2
                 at = first_difference(arm.generated or [], reference.generated or [])
                 out.append(

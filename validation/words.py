@@ -24,6 +24,7 @@ def verdict(status: str, verdicts: Sequence[Verdict], f: Findings, summary: dict
     failed = [v for v in verdicts if v.status == "fail"]
     out = [_OPENING[status].format(n=len(failed), total=len(verdicts))]
     if f.ended:
+        out = ["INCOMPLETE: not everything was read."]
         out.append(f"The run ended early: {f.ended}. The same command goes on from there.")
     if f.plan.exploratory:
         out.append(

@@ -76,7 +76,7 @@ def available_backends(slow: bool = False) -> list[str]:
 
 @cache
 def _make(name: str) -> Backend:
-    return _candidates()[name].make()
+    return NumpyBackend() if name == NumpyBackend.name else _candidates()[name].make()
 
 
 def get_backend(name: str | None = None) -> Backend:
@@ -85,6 +85,8 @@ def get_backend(name: str | None = None) -> Backend:
     Raises BackendError for an unknown name or a backend that cannot run here, with the reason.
     """
     name = name or os.environ.get("TQ_BACKEND")
+    if name == NumpyBackend.name:  # it needs none of the hosts and compilers, whose probing takes seconds
+        return _make(name)
     if name is None:
         native = [n for n in available_backends() if n.startswith("native-")]
         name = native[-1] if native else "numpy"

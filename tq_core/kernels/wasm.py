@@ -105,6 +105,10 @@ class GuestBackend:
         """Zeroed bytes in the memory of this thread's instance. Raises MemoryError; only for a resident backend."""
         return self._arena().allocate(nbytes)
 
+    def held_bytes(self) -> int:
+        """Bytes of this thread's linear memory that page pools hold: what ``allocate`` gave and nobody let go."""
+        return self._arena().held
+
     def discard(self) -> None:
         """Close this thread's instance. Page pools in its memory keep their bytes."""
         current: Arena | None = self._local.__dict__.pop("arena", None)

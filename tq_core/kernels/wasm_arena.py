@@ -119,6 +119,16 @@ class Arena:
         self._regions.add(region)
         return Block(region)
 
+    @property
+    def held(self) -> int:
+        """Bytes of the blocks that are handed out, guards included; the scratch of calls is not one of them."""
+        self._take_back()
+        return self._end - self._start - sum(self._free.values()) - self._scratch[1]
+
+    def _take_back(self) -> None:
+        while self._returned:
+            self._give(*self._returned.popleft())
+
     def _give(self, address: int, nbytes: int) -> None:
         """Take a range back and join it with free neighbours."""
         if nbytes == 0:
@@ -131,8 +141,7 @@ class Arena:
 
     def _take(self, nbytes: int) -> int:
         """Address of a range, the smallest free one that is large enough."""
-        while self._returned:
-            self._give(*self._returned.popleft())
+        self._take_back()
         fits = [(size, start) for start, size in self._free.items() if size >= nbytes]
         if not fits:
             self._extend(nbytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -78,7 +79,8 @@ def fit_on(
     arm = fit.fit_arm(name, keys, values, rotary, queries, **options)
     packed = _pack(arm)
     if _rebuild(name, packed, rotary, options).digest == arm.digest:
-        store.keep(key, packed)
+        with contextlib.suppress(OSError):  # on a full disk it is fitted again another time
+            store.keep(key, packed)
     return arm
 
 

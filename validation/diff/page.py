@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from validation.diff.compare import Difference
-from validation.diff.text import opening, ranked, value
+from validation.diff.text import CHANGED, opening, ranked, value
 from validation.report import render
 from validation.report.files import encoded, write_files
 
@@ -14,11 +15,19 @@ MARKS = {"identical": "pass", "same": "pass", "improved": "pass", "regressed": "
 
 def render_page(d: Difference, first: str, second: str) -> str:
     """The page; ``first`` and ``second`` name the reports."""
-    rows = [[r["verdict"], r["kind"], r["where"], r["metric"], r["arm"], value(r["first"]), value(r["second"]), r["unit"], r["why"]] for r in ranked(d.rows)]  # fmt: skip
+    rows = [_cells(r) for r in ranked(d.rows)]
+    changed = [_cells(r) for r in d.rows if r["verdict"] == CHANGED]
     gates = [[r["verdict"], r["name"], r["first"], r["second"], r["evidence"]] for r in ranked(d.gates)]
     quiet = sum(r["verdict"] == "same" for r in (*d.gates, *d.rows))
     names = {"first": first, "second": second, "look": MARKS[d.outcome]}
-    return render("diff.html.j2", d=d, opening=opening(d), rows=rows, gates=gates, quiet=quiet, **names)
+    return render(
+        "diff.html.j2", d=d, opening=opening(d), rows=rows, changed=changed, gates=gates, quiet=quiet, **names
+    )
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    told = [row[n] for n in ("verdict", "kind", "where", "metric", "arm")]
+    return [*told, value(row["first"]), value(row["second"]), row["unit"], row["why"]]
 
 
 def write_page(d: Difference, path: Path, first: str, second: str) -> None:

@@ -42,8 +42,9 @@ def unique(keys: list[Key]) -> list[Key]:
 def directions(report: dict[str, Any]) -> dict[str, bool]:
     """Metric to whether higher is better: of this version, and as the report itself says."""
     from validation.metrics import METRICS
+    from validation.prompt_metrics import PROMPT_METRICS
 
-    told = {name: m.higher_is_better for name, m in METRICS.items()}
+    told = {name: m.higher_is_better for known in (METRICS, PROMPT_METRICS) for name, m in known.items()}
     return told | {m["name"]: m["higher_is_better"] for m in report["quality"]["metrics"]}
 
 

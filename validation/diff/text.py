@@ -9,6 +9,7 @@ from validation.diff.compare import BETTER, WORSE, Difference
 from validation.report import show
 
 QUIET = ("same",)
+CHANGED = "changed"
 OPENING = {
     "identical": "identical results: both have the result digest {digest}",
     "same": "SAME: the results differ, no gate changed and nothing moved beyond its interval or budget.",
@@ -31,8 +32,8 @@ def opening(d: Difference) -> str:
 
 
 def ranked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows that are not the same, the worse ones first."""
-    told = [r for r in rows if r["verdict"] not in QUIET]
+    """Rows that are better, worse, missing or new, the worse ones first."""
+    told = [r for r in rows if r["verdict"] not in (*QUIET, CHANGED)]
     return sorted(told, key=lambda r: (r["verdict"] not in WORSE, r["verdict"] not in BETTER))
 
 
@@ -61,7 +62,11 @@ def as_text(d: Difference) -> str:
         "values", ["verdict", "kind", "where", "metric", "arm", "first", "second", "unit", "why"], rows
     )
     quiet = sum(r["verdict"] in QUIET for r in (*d.gates, *d.rows))
-    out.append(f"{quiet} gates and values are the same.")
+    changed = sum(r["verdict"] == CHANGED for r in d.rows)
+    more = (
+        f", {changed} values moved where nothing stored can judge it (--json lists them)" if changed else ""
+    )
+    out.append(f"{quiet} gates and values are the same{more}.")
     if d.machine:
         out.append(f"measurements: {printable(d.machine)}")
     else:

@@ -23,6 +23,7 @@ from tq_core.model.sampling import Sampling
 from validation.buffers import held_bytes
 from validation.engine.continuations import log_probability, reply
 from validation.engine.reading import Held, Reading
+from validation.engine.reference_store import Read, ReferenceRead, References, reference_key
 from validation.evaluate import LayerRecorder, probe_attention
 from validation.logit_scores import Reference, TokenScores
 from validation.simulate import SimulatedCache
@@ -54,7 +55,7 @@ class Seat:
 @dataclass(frozen=True)
 class Job:
     """Readings of one prompt. reference: the uncompressed arm; layers: those whose attention is compared, may be empty;
-    sampling: seeds of drawn replies."""
+    sampling: seeds of drawn replies; fresh: the reference is read even where it is kept."""
 
     prompt: Prompt
     reference: Arm
@@ -62,19 +63,7 @@ class Job:
     layers: tuple[int, ...] = ()
     sampling: tuple[int, ...] = ()
     backend: str | None = None
-
-
-@dataclass
-class _Read:
-    """A cache that has read the prompt: its logits at scored positions, and everything said after it."""
-
-    logits: np.ndarray
-    alternatives: np.ndarray
-    generated: list[int] | None
-    sampled: dict[str, list[int]]
-    held: Held | None
-    forced: np.ndarray
-    seconds: float
+    fresh: bool = False
 
 
 def account(cache: PagedCache) -> Held:
@@ -107,7 +96,7 @@ def _read(
     forced: np.ndarray | None,
     free: bool,
     chunk: int,
-) -> _Read:
+) -> Read:
     """Read a prompt with an empty cache. ``forced`` is the answer, None where the greedy reply becomes it."""
     begun = time.perf_counter()
     first = prompt.scored_from - 1
@@ -127,26 +116,41 @@ def _read(
     if len(answer) > 1:
         kept += _feed(model, answer[:-1], cache, 0, chunk)
     logits = np.concatenate(kept)[: len(prompt.tokens) + len(answer) - prompt.scored_from]
-    return _Read(logits, alternatives, generated, sampled, held, answer, time.perf_counter() - begun)
+    return Read(logits, alternatives, generated, sampled, held, answer, time.perf_counter() - begun)
 
 
-def compute(job: Job, model: LanguageModel, backend: Backend | None = None) -> Iterator[tuple[str, Reading]]:
-    """(label, reading) of the reference and of every seat. Raises the cache's errors for an arm that the model cannot have."""
+def compute(
+    job: Job, model: LanguageModel, backend: Backend | None = None, references: References | None = None
+) -> Iterator[tuple[str, Reading]]:
+    """(label, reading) of the reference and of every seat. Raises the cache's errors for an arm that the model cannot have.
+
+    references: where the reference's side is kept, the default place if None; the readings are the same without it.
+    """
     prompt, backend = job.prompt, backend or get_backend(job.backend)
-    n_tokens = prompt.longest
-
-    def paged(arm: Arm) -> PagedCache:
-        return PagedCache(model.shape, arm, backend, reserve_tokens=n_tokens)
-
-    recorder = LayerRecorder(paged(job.reference), job.layers)
-    forced = None if prompt.own_reply else prompt.answer
-    own = _read(model, prompt, recorder, job, forced, True, CHUNK_TOKENS)
+    references = references if references is not None else References()
+    key = reference_key(model, job, backend.name)
+    kept = None if job.fresh else references.load(key)
+    if kept is None:
+        kept = _reference(job, model, backend)
+        references.keep(key, kept)
+    own = kept.read
     sequence = np.concatenate([prompt.tokens, own.forced]).astype(np.int32)
     compared = Reference(own.logits, sequence[prompt.scored_from :])
-    floor = _floor(model, prompt, paged(job.reference))
-    yield REFERENCE, _reading(prompt, own, compared.compare(own.logits), floor=floor)
+    yield REFERENCE, _reading(prompt, own, compared.compare(own.logits), floor=kept.floor)
     for seat in job.seats:
-        yield seat.label, _seat(job, seat, model, backend, own, compared, recorder)
+        yield seat.label, _seat(job, seat, model, backend, kept, compared)
+
+
+def _reference(job: Job, model: LanguageModel, backend: Backend) -> ReferenceRead:
+    prompt = job.prompt
+
+    def paged() -> PagedCache:
+        return PagedCache(model.shape, job.reference, backend, reserve_tokens=prompt.longest)
+
+    recorder = LayerRecorder(paged(), job.layers)
+    forced = None if prompt.own_reply else prompt.answer
+    own = _read(model, prompt, recorder, job, forced, True, CHUNK_TOKENS)
+    return ReferenceRead(own, _floor(model, prompt, paged()), recorder.recorded(), recorder.windows)
 
 
 def _with_end(prompt: Prompt, reply: list[int]) -> np.ndarray:
@@ -168,11 +172,10 @@ def _seat(
     seat: Seat,
     model: LanguageModel,
     backend: Backend,
-    own: _Read,
+    kept: ReferenceRead,
     compared: Reference,
-    recorder: LayerRecorder,
 ) -> Reading:
-    prompt, shape = job.prompt, model.shape
+    prompt, shape, own = job.prompt, model.shape, kept.read
     if seat.kind == "source":
         exact = _read(model, prompt, ExactCache(shape, prompt.longest), job, own.forced, False, CHUNK_TOKENS)
         scores = Reference(exact.logits, compared.targets).compare(own.logits)  # P is the float32 cache here
@@ -187,15 +190,15 @@ def _seat(
     read = _read(model, prompt, cache(), job, own.forced, free, chunk)
     attention = {}
     if seat.kind == "paged":
-        for layer, attended in recorder.recorded().items():
+        for layer, attended in kept.attended.items():
             attention[layer] = probe_attention(
-                shape, cache, layer, attended, sliding_window=recorder.windows[layer]
+                shape, cache, layer, attended, sliding_window=kept.windows[layer]
             )
     return _reading(prompt, read, compared.compare(read.logits), attention=attention)
 
 
 def _reading(
-    prompt: Prompt, read: _Read, scores: TokenScores, floor: np.ndarray | None = None,
+    prompt: Prompt, read: Read, scores: TokenScores, floor: np.ndarray | None = None,
     attention: Mapping[int, Any] | None = None,
 ) -> Reading:  # fmt: skip
     return Reading(

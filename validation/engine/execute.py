@@ -75,6 +75,14 @@ class Processes:
                     future.cancel()
 
 
-def executor_for(workers: int) -> Executor:
-    """This process for 1, else so many."""
+def executor_for(workers: int = 1, scheduler: str | None = None) -> Executor:
+    """A Dask cluster where a scheduler's address is given, else this process for 1, else so many.
+
+    Raises ValueRangeError for both at once and ClusterError where the package distributed is missing.
+    """
+    if scheduler is not None:
+        check(workers == 1, "workers", "none beside a scheduler, which has its own", workers, ValueRangeError)
+        from validation.engine.dask_executor import DaskExecutor
+
+        return DaskExecutor(scheduler)
     return Serial() if workers == 1 else Processes(workers)

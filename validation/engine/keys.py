@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from tq_core.kernels.native import cpu_features
 from tq_core.model.interface import LanguageModel
 from tq_core.paths import ROOT
 from validation.compare.store import key_of
-from validation.engine.cell import Job, Seat
+from validation.engine.arithmetic import arithmetic
+
+if TYPE_CHECKING:
+    from validation.engine.cell import Job, Seat
 
 # Everything that a number can pass through: the library, its kernels, and the measuring itself.
 TREES = (
@@ -39,7 +43,7 @@ def code_digest() -> str:
 def reading_key(model: LanguageModel, job: Job, seat: Seat | None, backend: str) -> str:
     """Digest of one reading; ``seat`` None is the reference's.
 
-    The instruction set is part of it: matrix products round differently on another one.
+    The instruction set is part of it, and so are numpy's build and threads: matrix products round differently with others.
     """
     own = None
     if seat is not None:
@@ -53,6 +57,6 @@ def reading_key(model: LanguageModel, job: Job, seat: Seat | None, backend: str)
         layers=list(job.layers),
         sampling=list(job.sampling),
         backend=backend,
-        machine=sorted(cpu_features()),
+        machine=[*sorted(cpu_features()), arithmetic()],
         code=code_digest(),
     )

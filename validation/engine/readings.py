@@ -65,7 +65,7 @@ def read_all(
         )
         own = not fresh and _take(out, index, REFERENCE, keys[index][REFERENCE], store)
         if lost or not own:
-            missing.append((index, replace(job, seats=lost)))
+            missing.append((index, replace(job, seats=lost, fresh=fresh)))
     total = sum(1 + len(job.seats) for job in jobs)
     done = out.reused
     try:

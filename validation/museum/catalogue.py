@@ -10,6 +10,7 @@ from validation.museum import (
     accounting,
     disagree,
     engines,
+    hoards,
     lifecycle,
     maths,
     numbers,
@@ -19,7 +20,7 @@ from validation.museum import (
 )
 from validation.museum.exhibit import Exhibit
 
-_ROOMS = (maths, disagree, shapes, wiring, numbers, lifecycle, accounting, vacuous, engines)
+_ROOMS = (maths, disagree, shapes, wiring, numbers, lifecycle, accounting, vacuous, engines, hoards)
 
 
 def _place(exhibit: Exhibit) -> tuple[str, int, str]:
@@ -35,14 +36,14 @@ NOT_EXERCISED: dict[str, str] = {
     "A12": "nearest-neighbour recall is no claim of this product, and none of its gates judges it",
     "C10": "needs a trained model in which a few layers carry retrieval; none is at hand",
     "C13": "needs a trained model with sensitive first and last layers; the tiny model has three layers",
-    "F-peak": "peak memory is a measurement of the machine; the report shows it and no gate decides by it",
     "G8": "warm and cold compile caches: times never decide here; the benchmark discards its first calls",
-    "H3": "stale views after memory.grow need a WebAssembly host; tq_core/tests/wasm/test_arena.py grows one",
     "H5": "compiler flags of Cling need a process for each case; `tq doctor` and the certificate record them",
     "trajectory": "low divergence and a diverging generation: long generations of a trained model are needed",
     "refusals": "perplexity kept and refusals lost: a model with safety training is needed",
     "retokenised": "scores of retokenised text: every comparison here is between token ids of one text",
 }
+if hoards.unable():
+    NOT_EXERCISED["F13"] = f"a process's peak resident size is needed, and {hoards.unable()}"
 
 
 def get(name: str) -> Exhibit:

@@ -9,7 +9,6 @@ import numpy as np
 
 from tq_core.codecs.checkbench import Bench, CheckFailed
 from tq_core.codecs.checks import Check
-from tq_core.errors import TqError
 from tq_core.kernels.backend import Backend, NumpyBackend
 from tq_core.kernels.cases import Case
 from tq_core.kernels.parity import ParityChecker
@@ -50,8 +49,8 @@ def rule(name: str) -> Stop:
     return Stop(f"gate: {name}", "validation.rules.gates_for", run)
 
 
-def refusal(error: type[TqError], where: str) -> Stop:
-    """A typed error; judges a call without arguments. Any other error is not caught: it would be a defect."""
+def refusal(error: type[Exception], where: str) -> Stop:
+    """A typed error, or MemoryError; judges a call without arguments. Any other error is not caught: it would be a defect."""
 
     def run(call: Callable[[], object]) -> Outcome:
         try:

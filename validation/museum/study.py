@@ -202,6 +202,13 @@ def trial_readings(layer: Layer, made: Trial) -> Readings:
     )  # fmt: skip
 
 
+@dataclass
+class Held:
+    """Trials of memory or identity, as the findings of a run that read nothing."""
+
+    findings: Findings
+
+
 SAVED_TOKENS = tuple(range(40))
 SAVED_ARM = {"key_bits": 3, "value_bits": 3, "window": 8}
 

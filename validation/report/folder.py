@@ -25,7 +25,7 @@ def write(
     """Write the report into ``out_dir`` (made when missing); returns the paths as html, json, samples, sums, mark.
 
     ``samples``: one dict per (prompt, arm), as the schema's "sample". ``incomplete``: why the run ended early; the
-    report then says so and passes nothing, but a gate that failed stays failed.
+    report is then incomplete and says so; what failed until then still stands in it.
 
     Earlier files of these names are replaced, other files stay. A write that fails or is interrupted leaves an
     earlier report whole, or nothing; see ``write_files``. Raises ReportError when the folder cannot be written, the
@@ -59,17 +59,13 @@ def write(
 
 
 def cut_short(record: Record, reason: str) -> Record:
-    """The record of a run that ended early: never a pass, and the reason stands in the verdict and beside what is missing."""
-    failed = record.status == "fail"
-    told = f"The run ended early: {reason}."
-    first, *rest = record.verdict
-    if record.status == "pass":
-        first = "INCOMPLETE: every gate that was exercised held, but not everything was exercised."
+    """The record of a run that ended early: incomplete, and the reason stands first, before what failed until then."""
+    told = record.verdict if record.status == "fail" else record.verdict[1:]
     return replace(
         record,
-        status="fail" if failed else "incomplete",
+        status="incomplete",
         incomplete=reason,
-        verdict=[first, told, *rest],
+        verdict=[f"INCOMPLETE: the run ended early: {reason}.", *told],
         not_exercised=[f"The rest of the run: {reason}.", *record.not_exercised],
     )
 

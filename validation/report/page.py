@@ -81,6 +81,9 @@ def embed(data: dict[str, Any]) -> str:
 
 def render_html(data: dict[str, Any], figures: Sequence[Figure], samples: Sequence[Sample] = ()) -> str:
     """The report as one HTML document that needs nothing else."""
+    from validation.prompt_metrics import PROMPT_METRICS
+
+    known = {name: m.describe() for name, m in PROMPT_METRICS.items()}
     drawn = {f.name: (f, base64.b64encode(f.svg).decode()) for f in figures}
     few = {"shown": chosen(samples), "lines": len(samples)}
-    return render("report.html.j2", r=data, drawn=drawn, samples=few, embedded=embed(data))
+    return render("report.html.j2", r=data, drawn=drawn, samples=few, known=known, embedded=embed(data))

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tq_core.errors import ValueRangeError
-from validation import study_file
+from validation import faults
 from validation.plan import make_plan
 from validation.study_file import StudyError, default_study, find_study, parse_study, read_study, shipped
 
@@ -129,7 +129,7 @@ def test_large_missing_and_self_made_files(tmp_path):
         find_study("nobody")
     with pytest.raises(StudyError, match="did you mean tiny-episodes"):
         find_study("tiny-episode")
-    (tmp_path / "large.yaml").write_text("#" * (study_file.MAX_BYTES + 1))
+    (tmp_path / "large.yaml").write_text("#" * (faults.MAX_BYTES + 1))
     with pytest.raises(StudyError, match="at most"):
         read_study(tmp_path / "large.yaml")
     bomb = textwrap.dedent(

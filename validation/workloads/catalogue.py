@@ -6,7 +6,19 @@ import difflib
 
 from tq_core.errors import ValueRangeError
 from tq_core.model.interface import LanguageModel
-from validation.workloads import boundary, code, conflict, episodes, precedence, refusal, retrieval, text
+from validation.workloads import (
+    boundary,
+    chat,
+    code,
+    conflict,
+    episodes,
+    precedence,
+    refusal,
+    retrieval,
+    summary,
+    text,
+    topic,
+)
 from validation.workloads.jsonl import file_workload
 from validation.workloads.prompt import Prompt
 from validation.workloads.workload import Workload
@@ -14,7 +26,19 @@ from validation.workloads.workload import Workload
 FILE = "file:"
 WORKLOADS: dict[str, Workload] = {
     module.WORKLOAD.name: module.WORKLOAD
-    for module in (text, retrieval, conflict, precedence, code, refusal, boundary, episodes)
+    for module in (
+        chat,
+        summary,
+        topic,
+        text,
+        retrieval,
+        conflict,
+        precedence,
+        code,
+        refusal,
+        boundary,
+        episodes,
+    )
 }
 
 

@@ -23,7 +23,7 @@ from validation.workloads.task import as_tokens, literal_ids, random_of
 from validation.workloads.workload import Workload
 
 NAME, VERSION = "code", 1
-FAR_CHARACTERS = 400  # about as many as the recent window of 128 tokens holds
+FAR_CHARACTERS = 540  # so that the recent window, 128 tokens, does not reach back to it
 LEAST_LETTERS = 4
 ANSWER_TOKENS = 32
 OTHERS = 3
@@ -92,8 +92,12 @@ def _prompt(
     lead = " " if text[site.at - 1] == " " else ""
     cut = site.at - len(lead)
     random: Random = random_of(NAME, VERSION, index)
-    names = [site.name, *random.sample(site.others, OTHERS)]
-    alternatives = tuple(as_tokens(literal_ids(model, lead + n)) for n in names)
+    # A longer name is less likely whatever stands above, so the others are as long, in tokens, as the file allows.
+    ids_of = {n: literal_ids(model, lead + n) for n in (site.name, *site.others)}
+    others = random.sample(site.others, len(site.others))
+    others.sort(key=lambda n: abs(len(ids_of[n]) - len(ids_of[site.name])))
+    names = [site.name, *others[:OTHERS]]
+    alternatives = tuple(as_tokens(ids_of[n]) for n in names)
     answer = literal_ids(model, text[cut : cut + 8 * ANSWER_TOKENS])[:ANSWER_TOKENS]
     room = n_tokens - max(len(answer), *map(len, alternatives))
     # Other modules stand before this one, so that any length can be had; a longer text loses its oldest lines.

@@ -13,14 +13,14 @@ from validation.workloads.workload import Workload
 
 NAME, VERSION = "conflict", 1
 ATTRIBUTES = (
-    ("the door of the lighthouse is painted", "red green blue yellow white black".split()),
-    ("the museum stays closed every", "Monday Tuesday Wednesday Thursday Friday Saturday".split()),
-    ("the regatta takes place in", "April May June July August September".split()),
-    ("the new bridge is built of", "steel wood stone brick concrete glass".split()),
-    ("the school's emblem shows a", "lion horse fish bear dog bird".split()),
-    ("the choir's next concert will be given in", "Paris Rome London Berlin Vienna Madrid".split()),
+    ("The colour of the lighthouse door", "red green blue yellow white black".split()),
+    ("The closing day of the museum", "Monday Tuesday Wednesday Thursday Friday Saturday".split()),
+    ("The month of the regatta", "April May June July August September".split()),
+    ("The material of the new bridge", "steel wood stone brick concrete glass".split()),
+    ("The animal on the school's emblem", "lion horse fish bear dog bird".split()),
+    ("The city of the choir's next concert", "Paris Rome London Berlin Vienna Madrid".split()),
 )
-AUTHORITIES = ("Official register", "Letter from a visitor", "Village newsletter")
+AUTHORITIES = ("official register", "letter of a visitor", "village newsletter")
 RULES = {
     "date": "If documents disagree, the most recent document is right.",
     "authority": "If documents disagree, the official register is right.",
@@ -44,30 +44,30 @@ def _task(random: Random, index: int, model: LanguageModel) -> Task:
         authorities.insert(right_at, AUTHORITIES[0])
     claims = list(wrong)
     claims.insert(right_at, right)
-    heads = [f"{a}, year {y}" for a, y in zip(authorities, years, strict=True)]
-    source = (
-        f"the {heads[right_at].lower()}"
-        if kind == "authority"
-        else f"the document of the year {years[right_at]}"
-    )
+    heads = [f"From the {a}, year {y}" for a, y in zip(authorities, years, strict=True)]
+    # The statement ends in what the rule goes by, so that the right one can be found by it.
+    told = [
+        f"{attribute} in the year {y}:" if kind == "date" else f"{attribute} by the {a}:"
+        for a, y in zip(authorities, years, strict=True)
+    ]
     stream = sentences(random)
     filler: list[str] = []
-    question = f"{RULES[kind]} Complete the sentence according to the document that is right: {attribute} ..."
+    question = f"{RULES[kind]} What is right? Repeat it from the document that counts: {attribute} ..."
 
     def messages(amount: int) -> list[Message]:
         filler.extend(islice(stream, max(0, amount - len(filler))))
         parts = []
-        for n, (head, claim) in enumerate(zip(heads, claims, strict=True)):
+        for n, (head, stated, claim) in enumerate(zip(heads, told, claims, strict=True)):
             mine = filler[n:amount:3]
             half = len(mine) // 2
-            body = [*mine[:half], f"{attribute[0].upper()}{attribute[1:]} {claim}.", *mine[half:]]
-            parts.append(f"{head}: {' '.join(body)}")
+            body = [*mine[:half], f"{stated} {claim}.", *mine[half:]]
+            parts.append(f"{head}. {' '.join(body)}")
         return [Message("user", f"{RULES[kind]}\n\n" + "\n\n".join(parts) + f"\n\n{question}")]
 
     return Task(
         messages,
         (right, *wrong),
-        opening=f"According to {source}, {attribute}",
+        opening=told[right_at],
         bare=(Message("user", question),),
         accept=(right,),
         distractors=tuple(wrong),
@@ -81,7 +81,7 @@ WORKLOAD = Workload(
     version=VERSION,
     title="Source conflict under a stated rule",
     shows="Whether the value of the document that the rule prefers still outweighs the other two after compression.",
-    cannot_show="Judgement of sources: the reply's opening names the document that counts.",
+    cannot_show="Judgement of sources: small models do not work out which document counts, so the reply's opening names it.",
     make=maker(NAME, VERSION, _task),
     least=256,
 )

@@ -93,12 +93,7 @@ CASES = {
 def test_every_verdict(study_report, edited, case, capsys):
     change, code, outcome, verdict = CASES[case]
 
-    def with_direction(data):
-        told = {"title": "Accuracy", "formula": "-", "unit": "share", "level": "next token", "decides": True}
-        data["quality"]["metrics"].append({"name": "accuracy", "higher_is_better": True, **told})
-
-    first = edited(with_direction, "a.json")
-    second = edited(lambda d: (with_direction(d), change(d)))
+    first, second = study_report, edited(change)
     assert cli.main(["diff", str(first), str(second), "--json"]) == code
     told = json.loads(capsys.readouterr().out)
     assert told["outcome"] == outcome and told["exit"] == code
@@ -202,6 +197,21 @@ def test_reports_of_runs_without_a_study_are_compared_by_their_texts(edited):
 
     found = compare(load(edited(bare, "a.json")), load(edited(lambda d: bare(d, 3))))
     assert found.code == 1 and [r["kind"] for r in found.rows if r["verdict"] != "same"] == ["all texts"]
+
+
+def test_changes_that_nothing_judges_are_counted_and_listed_where_there_is_room(
+    study_report, edited, tmp_path, capsys
+):
+    other = edited(ruin)
+    assert cli.main(["diff", str(study_report), str(other), "--html", str(tmp_path / "d.html")]) == 0
+    said = capsys.readouterr().out
+    assert (
+        said.startswith("SAME")
+        and "1 values moved where nothing stored can judge it" in said
+        and "kl_mean" not in said
+    )
+    row = next(r for r in Page((tmp_path / "d.html").read_text()).rows if r[0] == "changed")
+    assert row[2:5] == ["chat", "kl_mean", "planted-bad"] and row[-1] == "a control: its gate judges it"
 
 
 def test_what_is_no_whole_report_is_refused_in_one_line(study_report, edited, tmp_path, capsys):

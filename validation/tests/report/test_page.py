@@ -42,7 +42,7 @@ def test_every_fact_of_the_study_is_on_the_page(visible):
     for w in record.workloads:
         assert all(w[k] in visible for k in ("title", "shows", "cannot_show"))
         assert w["information"]["evidence"] in visible
-    assert "No information: at the ceiling" in visible and "Can tell good from bad" in visible
+    assert "▔ At the ceiling. evidence for ceiling" in visible and "Can tell good from bad" in visible
     for budget in record.study["budgets"]:
         assert budget["why"] in visible
     assert "at the ceiling" in visible and "they differ" in visible and "2 of 12 prompts" in visible
@@ -50,8 +50,8 @@ def test_every_fact_of_the_study_is_on_the_page(visible):
 
 
 def test_values_stand_in_their_workloads_table(page):
-    assert ["kl_mean", "0.0040.003 to 0.005", "1.91.425 to 2.375"] in page.rows
-    assert ["accuracy", "0.75", "0"] in page.rows
+    assert ["structured-turbo", "12", "0.0040.003 to 0.005", "0.99870.9977 to 0.9997"] in page.rows
+    assert ["planted-bad", "12", "1.91.425 to 2.375", "0.36670.3663 to 0.367", "0"] in page.rows
     row = next(r for r in page.rows if r[0] == "chat: kl_mean" and r[1] == "planted-bad")
     assert row[2:6] == ["✘ fail", "1.9", "2.28", "0.02"]
 

@@ -48,6 +48,14 @@ def test_every_measurement_has_a_row_and_the_result_fits_the_schema(result: dict
     }  # the system's, and the host's
 
 
+def test_the_committed_run_fits_the_schema_and_lacks_nothing_silently() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    made = json.loads((ROOT / "validation" / "bench" / "results" / "smollm2-protocol.json").read_text())
+    jsonschema.validate(made, SCHEMA)
+    assert len(made["rows"]) == len(made["arms"]) * len(made["contexts"]) * len(rows.UNITS)
+    assert made["git"]["dirty"] is False
+
+
 def test_figures_are_about_what_they_say(result: dict[str, Any]) -> None:
     prefill, speed = at(result, "prefill latency"), at(result, "prefill speed")
     steps = passes.DECODE_STEPS

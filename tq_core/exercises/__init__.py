@@ -45,6 +45,7 @@ def show(number: str, attempt: Any) -> None:
     exercise = get(number)
     try:
         drawing, drawn = exercise.draw(exercise.adapt(attempt)), "your code"
+        drawing.figure.draw_without_rendering()  # an answer that cannot be drawn shows up here, not later
     except NotImplementedError:
         drawing, drawn = exercise.draw(exercise.spec), "the specification, until there is code of yours"
     except BackendError as error:

@@ -95,7 +95,7 @@ class Touched(np.ndarray):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._note("write", key)
-        super().__setitem__(key, np.asarray(value))
+        self.view(np.ndarray)[key] = np.asarray(value)
 
     def reshape(self, *shape: Any, **options: Any) -> Any:
         found = super().reshape(*shape, **options)

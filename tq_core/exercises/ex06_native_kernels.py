@@ -138,7 +138,7 @@ def draw_lanes(run: Callable[..., np.ndarray]) -> Drawing:
     found = lane_of_channel(run)[:, 16:48]
     alt = "Matrix of 16 lanes and channels 16 to 47: in lane order channel i is added to lane i modulo 16, two diagonals."
     figure = maps({"channel is added to lane": found}, ("channel", "lane"), alt)
-    figure.axes[0].set_xticks([0, 8, 16, 24, 31], [16, 24, 32, 40, 47])
+    figure.axes[0].set_xticks([0, 8, 16, 24, 31], ["16", "24", "32", "40", "47"])
     right = sum(int(found[c % 16, c] == 1 and found[:, c].sum() == 1) for c in range(32))
     return Drawing(figure, alt, ["channels of 32", "count"], [["in their lane, and in no other", right]])
 

@@ -87,7 +87,7 @@ EXERCISES = (
         task=(
             "The scores of packed 4-bit codes as in exercise 6.2; your text from there will do. The check compiles it twice, by "
             "Cling into this process and by the clang of `ziglang` into a module that passes the opcode gate, runs the module "
-            "in this machine's Wasmer host, and wants numpy's bits from both. A new text takes some seconds to build. Of the "
+            "in this machine's Wasmer host, and wants numpy's bits from both. A new text takes a moment to build. Of the "
             "library only `stdint.h` is there. Part 0 of a failed answer is native, part 1 wasm."
         ),
         hint="What makes the bits equal is the order of additions: 16 lanes, then folds. Everything else follows, wasm included.",

@@ -139,6 +139,7 @@ def test_check_prints_a_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     assert second == f"{PASS}: 4.1 three bits into bytes: 5 cases, equal bit for bit"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number", [e.number for e in EXERCISES.values() if not e.attempt.endswith("_source")]
 )

@@ -1,7 +1,7 @@
 """TurboQuant Workbook: the library behind the notebooks.
 
 Layers, each importing only from those to its right:
-show > model > cache > codecs > kernels > math > shapes, errors.
+exercises > show > model > cache > codecs > kernels > math > shapes, errors.
 """
 
 import os

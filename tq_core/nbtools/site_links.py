@@ -13,7 +13,7 @@ from tq_core.errors import ValueRangeError
 
 _LINK = re.compile(r'(<(?:a|img)\b[^>]*?\b(?:href|src)=")([^"]*)(")')
 _KINDS = {".svg": "image/svg+xml", ".png": "image/png", ".jpg": "image/jpeg"}
-EXTERNAL = ("https:", "http:", "mailto:", "data:")
+EXTERNAL = ("https:", "http:", "//", "mailto:", "data:")
 
 
 class Links:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tq_core.cache.atomic import replace_file
+from tq_core.paths import ROOT
 from validation.pages import claims, family, glossary
 
 HERE = Path(__file__).parent
@@ -32,16 +33,18 @@ def differing(folder: Path = HERE) -> list[str]:
     return [name for name, text in PAGES.items() if held(name) != text()]
 
 
-def write(folder: Path = HERE) -> list[Path]:
-    """Write pages and pictures; each file is replaced whole. Returns their paths."""
+def write(folder: Path = HERE, readme: Path = ROOT / "README.md") -> list[Path]:
+    """Write pages, pictures, and the picture's words in the README; each file is replaced whole. Returns their paths."""
     from validation.pages import first_slider, tree
 
     files = {name: text().encode() for name, text in PAGES.items()}
     files[family.PICTURE] = (tree.svg() + "\n").encode()
     files[first_slider.PICTURE] = first_slider.png()
-    for name, data in files.items():
-        replace_file(folder / name, [data])
-    return [folder / name for name in files]
+    told = first_slider.readme(readme.read_text(encoding="utf-8"))
+    paths = {folder / name: data for name, data in files.items()} | {readme: told.encode()}
+    for path, data in paths.items():
+        replace_file(path, [data])
+    return list(paths)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
+from tq_core.errors import ValueRangeError, check
 from tq_core.kernels.backend import get_backend
 from tq_core.model.fixture import make_fixture
 from tq_core.show import plates
@@ -26,6 +28,14 @@ def _dial() -> tuple[DialPanel, str]:
 def alt() -> str:
     """What the picture shows, with its numbers."""
     return _dial()[1]
+
+
+def readme(text: str) -> str:
+    """The README's text with the picture's words as they are now. Raises ValueRangeError when it does not show it."""
+    line = re.compile(rf"!\[[^\]]*\]\(validation/pages/{re.escape(PICTURE)}\)")
+    found = len(line.findall(text))
+    check(found == 1, "README.md", f"{PICTURE} once", f"{found} times", ValueRangeError)
+    return line.sub(lambda _: f"![{alt()}](validation/pages/{PICTURE})", text)
 
 
 def png() -> bytes:

@@ -202,3 +202,12 @@ def test_picture_of_the_first_slider_is_small_and_described():
     assert first_slider.png().startswith(b"\x89PNG")
     text = (ROOT / "README.md").read_text()
     assert first_slider.readme(text) == text
+
+
+def test_readme_leads_to_the_dial():
+    """The heading that the README names stands right above the cell with the dial."""
+    cells = json.loads((ROOT / "notebooks/00_start_here.ipynb").read_text())["cells"]
+    sources = ["".join(c["source"]) for c in cells]
+    heading = re.search(r"the one under \*(.+?)\*", (ROOT / "README.md").read_text())[1]
+    at = next(i for i, text in enumerate(sources) if re.search(rf"^## .*{heading}$", text, flags=re.M))
+    assert "DialPanel(" in sources[at + 1]

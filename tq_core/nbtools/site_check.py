@@ -9,11 +9,12 @@ from urllib.parse import unquote
 
 from tq_core.nbtools.site_links import EXTERNAL
 
-# Attributes that make a browser fetch something by itself; a reader's click on <a href> is not one of them.
-_FETCHED = {"src", "srcset", "poster", "data", "action", "background"}
+# A browser fetches what attributes name, but for these and for <a href>, which waits for a click.
+_WORDS = {"alt", "alttext", "aria-label", "title", "xmlns"}
+_ADDRESS = re.compile(r"(?:^|[\s,])(?:https?:)?//")
 _LATEX = re.compile(r"\\(?:[a-zA-Z]{2,}|[,;{])|\$\$|\$[^$\s][^$]*\$")
 _CSS_URL = re.compile(r"url\(\s*['\"]?(?!data:)[^)]*\)|@import")
-_CODE = {"pre", "code", "math", "script", "style"}
+_CODE = {"pre", "code", "math", "script", "style", "svg"}
 NO_ALT = "No description has been provided"
 
 
@@ -33,7 +34,9 @@ class _Facts(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
-        if "id" in given:
+        if (
+            "id" in given and "svg" not in self._inside
+        ):  # drawings name their parts alike, and nothing links there
             self.ids.append(given["id"])
         if tag == "html":
             self.lang = given.get("lang", "")
@@ -52,18 +55,21 @@ class _Facts(HTMLParser):
             and not given["href"].startswith("data:")
         ):
             self.links.append(given["href"])
-        fetched = [v for k, v in given.items() if k in _FETCHED or (k == "href" and tag == "link")]
-        for value in fetched:
-            if re.match(r"(?:https?:)?//", value):
+        for name, value in given.items():
+            words = name in _WORDS or name.startswith("xmlns:") or (tag == "a" and name == "href")
+            if not words and _ADDRESS.search(value):
                 self.problems.append(f"<{tag}> asks for {value[:80]}")
+            if name.startswith("on"):
+                self.problems.append(f"a script in {name}")
         if tag == "script" and given.get("type") != "application/json":
             self.problems.append("a script")
         if _CSS_URL.search(given.get("style", "")):
             self.problems.append(f"a style that asks for something: {given['style'][:80]}")
 
     def handle_endtag(self, tag: str) -> None:
-        if self._inside and self._inside[-1] == tag:
-            self._inside.pop()
+        if tag in self._inside:  # a tag left open inside it ends with it
+            while self._inside.pop() != tag:
+                pass
 
     def handle_data(self, data: str) -> None:
         if "title" in self._inside:

@@ -110,6 +110,9 @@ def test_foreign_folder_is_left_alone_and_an_earlier_site_replaced(small, tmp_pa
         ('<link rel="stylesheet" href="https://example.org/x.css">', "<link> asks for"),
         ('<p style="background:url(https://example.org/x.png)">x</p>', "a style that asks"),
         ("<style>@import 'https://example.org/x.css';</style>", "a style sheet that asks"),
+        ('<svg><image xlink:href="https://example.org/x.png"/></svg>', "<image> asks for"),
+        ('<img alt="x" src="data:," srcset="a.png 1x, https://example.org/x.png 2x">', "<img> asks for"),
+        ('<p onclick="x()">x</p>', "a script in onclick"),
         ("# A second title", "main heading"),
         ("#### Far below", "level 2 is followed by 4"),
         ('<a id="part"></a>', "the id 'part' twice"),
@@ -133,6 +136,11 @@ def test_picture_without_words_in_an_output_is_found(small, tmp_path):
     nbformat.write(notebook, path)
     with pytest.raises(ValueRangeError, match="01_b.html: a picture without a text alternative"):
         make(small, tmp_path / "site")
+
+
+def test_drawings_may_name_their_parts_alike(small, tmp_path):
+    add(small, '<svg role="img" aria-label="x"><g id="axes_1"><text>$5$</text></g></svg>\n' * 2)
+    make(small, tmp_path / "site")
 
 
 def test_command_says_where_to_begin_and_refuses_bad_input(small, tmp_path, capsys):

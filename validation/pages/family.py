@@ -92,7 +92,7 @@ def text() -> str:
         "## Picture",
         f"![{alt()}]({PICTURE})",
         "A solid arrow leads from what was built on; a dashed one from a method that had the idea before. Rotation with a scalar "
-        "codebook is older than TurboQuant: DRIVE, EDEN, HIGGS and RaBitQ had it, and vLLM's documentation credits the first three.",
+        "codebook is older than TurboQuant: DRIVE, EDEN, HIGGS and RaBitQ had it, and the docstring of vLLM's presets credits the first three.",
     ]
     for lane in LANES:
         rows = [_row(method) for method in methods() if method.lane == lane]

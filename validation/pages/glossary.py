@@ -41,8 +41,8 @@ def entries() -> tuple[Entry, ...]:
 
 
 def _place(path: str) -> str:
-    where = "Shown in" if path.startswith("notebooks/") else "Computed in"
-    return f"{where} {link(path)}."
+    where = "Notebook" if path.startswith("notebooks/") else "Code"
+    return f"{where}: {link(path)}."
 
 
 def text() -> str:

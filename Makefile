@@ -42,6 +42,10 @@ lab: setup ## open JupyterLab on the first notebook
 notebooks: setup ## run every notebook top to bottom, results in build/notebooks
 	$(python) -m tq_core.nbtools execute notebooks/ --out $(BUILD)/notebooks
 
+.PHONY: site
+site: setup ## all notebooks and pages as HTML that needs no network, in build/site
+	$(python) -m tq_core.nbtools site --out $(BUILD)/site --report $(BUILD)/report/report.html
+
 .PHONY: report
 report: setup ## write the validation report (MODEL=smollm2, ARM=structured-turbo)
 	$(bin)/tq validate --model $(MODEL) --arm $(ARM) --out $(BUILD)/report

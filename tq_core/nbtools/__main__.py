@@ -1,4 +1,4 @@
-"""Command line: ``python -m tq_core.nbtools execute notebooks/ --out DIR`` and ``normalise [--check]``.
+"""Command line: ``python -m tq_core.nbtools execute notebooks/ --out DIR``, ``normalise [--check]`` and ``site``.
 
 Exit 0 when all is well, 1 when a notebook failed or a check found something, 2 for bad input,
 130 when stopped.
@@ -16,7 +16,7 @@ import nbformat
 from tq_core.errors import ValueRangeError
 from tq_core.nbtools.lint import problems
 from tq_core.nbtools.normalise import normal_text, notebook_files, strip_live, to_text
-from tq_core.paths import ROOT
+from tq_core.paths import BUILD, ROOT
 
 DEFAULT = [ROOT / "notebooks"]
 FAST_VARIABLE = "TQ_NOTEBOOK_FAST"
@@ -54,6 +54,19 @@ def run_execute(files: list[Path], out: Path | None, write: bool, timeout: int) 
     for failure in failures:
         _say(f"  {failure}")
     return 1 if failures else 0
+
+
+def run_site(out: Path, notebooks: Path, report: Path) -> int:
+    """Make the site and say where it begins."""
+    from tq_core.nbtools.site import build
+
+    try:
+        pages = build(out, notebooks, report=report)
+    except (ValueRangeError, OSError) as error:
+        _say(str(error))
+        return 1
+    _say(f"{len(pages)} pages; begin with {out / 'index.html'}")
+    return 0
 
 
 def run_normalise(files: list[Path], check: bool) -> int:
@@ -98,7 +111,15 @@ def main(arguments: list[str] | None = None) -> int:
     normal.add_argument(
         "--check", action="store_true", help="change nothing, exit 1 when something would change"
     )
+    site = commands.add_parser("site", help="all notebooks and pages as HTML that needs no network")
+    site.add_argument("--out", type=Path, default=BUILD / "site")
+    site.add_argument("--notebooks", type=Path, default=DEFAULT[0], help="such as build/notebooks")
+    site.add_argument("--report", type=Path, default=BUILD / "report" / "report.html")
     options = parser.parse_args(arguments)
+    if options.command == "site":
+        if not options.notebooks.is_dir():
+            parser.error(f"notebooks: expected a folder of notebooks, got {options.notebooks}")
+        return run_site(options.out, options.notebooks, options.report)
     for path in options.paths:
         if not path.exists():
             parser.error(f"paths: expected a notebook or a folder of notebooks, got {path}")

@@ -17,6 +17,7 @@ NOT_IN_GIT = {
     "build/parity",
     "build/report",
     "build/notebooks",
+    "build/site",
     ".venv/bin/pre-commit",
     "notebooks/NN_slug.ipynb",
     "tq_core/codecs/<method>.py",

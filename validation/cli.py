@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tq_core.errors import ModelUnavailable, TqError, ValueRangeError, check
-from validation import report_command
+from validation import flips_command, report_command
 from validation.bench import command as bench
 from validation.budget import command as budget
 from validation.compare import command as compare
@@ -68,6 +68,7 @@ def _parser() -> _Parser:
     bench.add_parser(commands)
     budget.add_parser(commands)
     museum.add_parser(commands)
+    flips_command.add_parser(commands)
     diagnose.add_parser(commands)
     compare.add_parser(commands)
     report_command.add_parser(commands)
@@ -277,6 +278,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return budget.run(options)
         if options.command == "museum":
             return museum.run(options, Progress(options.quiet))
+        if options.command == "flips":
+            return flips_command.run(options, Progress(options.quiet))
         if options.command == "diagnose":
             return diagnose.run(options, Progress(options.quiet))
         if options.command == "compare":

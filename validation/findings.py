@@ -169,7 +169,13 @@ def collect(
     seated, layers = seating(plan, arms), probed_layers(model.shape.n_layers)
     jobs = seated.jobs(plan, prompts, layers)
     read = read_all(
-        model, plan.model, [job for _, job in jobs], executor=executor, fresh=fresh, progress=progress
+        model,
+        plan.model,
+        [job for _, job in jobs],
+        executor=executor,
+        fresh=fresh,
+        partial=True,
+        progress=progress,
     )
     whole = [
         (job, readings)

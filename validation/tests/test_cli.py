@@ -151,6 +151,32 @@ def test_an_interruption_writes_nothing(out, capsys, monkeypatch):
     assert not out.exists() and "the same command goes on from there" in capsys.readouterr().err
 
 
+def test_a_run_that_is_interrupted_midway_writes_what_it_has_and_goes_on_later(out, capsys, monkeypatch):
+    from validation.engine.execute import Serial
+
+    whole = Serial.run
+
+    def stopped(self, model, jobs):
+        for index, label, row in whole(self, model, jobs):
+            if jobs[index].prompt.name == "episode-20001" and label != "reference":
+                raise KeyboardInterrupt
+            yield index, label, row
+
+    arguments = [*SMALL[:2], "2", *SMALL[3:], "--seed", "5", "--json", "--out", str(out)]
+    monkeypatch.setattr(Serial, "run", stopped)
+    assert cli.main(arguments) == cli.INTERRUPTED
+    told = json.loads(capsys.readouterr().out)
+    stored = json.loads((out / "report.json").read_text())
+    assert told["status"] == stored["status"] == "incomplete" and stored["incomplete"].startswith(
+        "interrupted"
+    )
+    assert stored["summary"]["prompts"] == 1 and "INCOMPLETE" in stored["verdict"][0]
+    monkeypatch.setattr(Serial, "run", whole)
+    cli.main(arguments)
+    again = json.loads((out / "report.json").read_text())
+    assert again["incomplete"] == "" and again["summary"]["prompts"] == 2
+
+
 @pytest.fixture
 def few_cases(monkeypatch):
     from validation import parity_report

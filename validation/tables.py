@@ -72,7 +72,7 @@ def quality(f: Findings) -> dict[str, Any]:
         row: dict[str, Any] = {
             "document": document.name,
             "style": document.style,
-            "tokens_scored": document.n_scored,
+            "tokens_scored": len(f.tested.documents[index]),
         }
         row["arms"] = {
             n: {m: METRICS[m].of(a.documents[index]) for m in CONTRASTS} for n, a in f.arms.items()
@@ -80,7 +80,7 @@ def quality(f: Findings) -> dict[str, Any]:
         documents.append(row)
     return {
         "reference": f.reference.name,
-        "tokens_scored": sum(d.n_scored for d in f.documents),
+        "tokens_scored": sum(map(len, f.tested.documents)),
         "metrics": [m.describe() for m in metrics_of("next token")],
         "arms": {n: _values(a, f.plan.seed) for n, a in f.arms.items()},
         "documents": documents,

@@ -30,14 +30,15 @@ from validation.logit_scores import Reference, TokenScores, log_softmax
 from validation.metrics import METRICS
 from validation.museum.exhibit import Readings
 from validation.plan import make_plan
+from validation.study_file import find_study
 
 VOCABULARY = 64
 ASKED = 8  # last tokens, whose attention logits are compared
 KEPT = 8
 WINDOW = 8
 TOKEN_METRICS = {"kl": "kl_mean", "top1": "top1_agreement", "ppl_ratio": "ppl_ratio"}
-# The real model's limits: an exhibit has none of its own.
-_BUDGETS = make_plan("smollm2")
+# The real model's limits on text: an exhibit has none of its own.
+_BUDGETS = make_plan("smollm2", study=find_study("smollm2-text"))
 KL_BUDGET, TOP1_BUDGET = _BUDGETS.kl_budget, _BUDGETS.top1_budget
 
 

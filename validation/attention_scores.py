@@ -11,6 +11,7 @@ import numpy as np
 from tq_core.errors import ShapeError, ValueRangeError, check
 
 TOP_KEYS = 32
+KEPT_KEYS = 8  # whose overlap is counted
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,10 @@ class AttentionScores:
     spearman: np.ndarray
     same_top: np.ndarray  # bool: the most attended position is the same
     same_top_no_sink: np.ndarray  # bool: the same without position 0
+    overlap: (
+        np.ndarray
+    )  # share of the reference's KEPT_KEYS most attended positions that the arm has among its own
+    divergence: np.ndarray  # nats: sum_j p_j (ln p_j - ln q_j) of the attention distributions, P = reference
     logit_error: np.ndarray  # centred, weighted by the reference's softmax
     output_error: np.ndarray  # ||o - o_hat|| / ||o||
     output_cosine: np.ndarray
@@ -53,6 +58,19 @@ def centred_error(reference: np.ndarray, scores: np.ndarray) -> float:
     return float(np.sqrt(weights @ (difference - weights @ difference) ** 2))
 
 
+def attention_divergence(reference: np.ndarray, scores: np.ndarray) -> float:
+    """KL of one row's attention distribution from the reference's, nats: softmax of the logits on both sides."""
+    log_p, log_q = (x - x.max() - np.log(np.exp(x - x.max()).sum()) for x in (reference, scores))
+    return float(np.exp(log_p) @ (log_p - log_q))
+
+
+def key_overlap(reference: np.ndarray, scores: np.ndarray) -> float:
+    """Share of the KEPT_KEYS largest that both rows have, the lower position first among equals."""
+    kept = min(KEPT_KEYS, len(reference))
+    first, second = (set(np.argsort(-x, kind="stable")[:kept].tolist()) for x in (reference, scores))
+    return len(first & second) / kept
+
+
 def rank_agreement(reference: np.ndarray, scores: np.ndarray) -> tuple[float, float]:
     """(tau-b, Spearman) of one row over the reference's TOP_KEYS largest; NaN when a side is constant."""
     from scipy import stats
@@ -73,13 +91,14 @@ def score_rankings(
     ``outputs`` are the reference's and the arm's, (n_tokens, n_query_heads, head_dim). Raises ShapeError
     when two sides differ in shape.
     """
-    rows: list[tuple[float, float, bool, bool, float]] = []
+    rows: list[tuple[float, ...]] = []
     for reference, scores in pairs:
         check(reference.shape == scores.shape, "scores", f"shape {reference.shape}", scores.shape, ShapeError)
         for a, b in zip(reference, scores.astype(np.float64), strict=True):
             same, same_later = a.argmax() == b.argmax(), a[1:].argmax() == b[1:].argmax()
-            rows.append((*rank_agreement(a, b), bool(same), bool(same_later), centred_error(a, b)))
-    table = np.array(rows, np.float64).reshape(-1, 5)
+            spread = key_overlap(a, b), attention_divergence(a, b), centred_error(a, b)
+            rows.append((*rank_agreement(a, b), float(same), float(same_later), *spread))
+    table = np.array(rows, np.float64).reshape(-1, 7)
     defined = np.isfinite(table[:, :2]).all(axis=1)
     exact, got = (o.astype(np.float64) for o in outputs)
     check(exact.shape == got.shape, "outputs", f"shape {exact.shape}", got.shape, ShapeError)
@@ -92,7 +111,9 @@ def score_rankings(
         spearman=table[defined, 1],
         same_top=table[:, 2] > 0,
         same_top_no_sink=table[:, 3] > 0,
-        logit_error=table[:, 4],
+        overlap=table[:, 4],
+        divergence=table[:, 5],
+        logit_error=table[:, 6],
         output_error=error,
         output_cosine=cosine,
         undefined=int((~defined).sum()),

@@ -198,6 +198,22 @@ _attention(
     lambda a: _mean(a.same_top_no_sink),
 )
 _attention(
+    "key_overlap",
+    "Overlap of the 8 most attended tokens",
+    "mean |T8(s) & T8(s_hat)| / 8",
+    "share",
+    True,
+    lambda a: _mean(a.overlap),
+)
+_attention(
+    "attention_kl",
+    "Attention distribution, KL",
+    "mean of sum_j p_j (ln p_j - ln q_j), P = softmax(s)",
+    "nats",
+    False,
+    lambda a: _mean(a.divergence),
+)
+_attention(
     "key_logit_error",
     "Centred key-logit error",
     "sqrt(sum_j w_j (d_j - sum w d)^2), d = s_hat - s, w = softmax(s)",

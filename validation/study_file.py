@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,16 @@ from tq_core.errors import TqError, check
 from validation.controls import CONTROL_NAMES, validation_arm_names
 from validation.faults import Faults, read_yaml, short
 from validation.prompt_metrics import PROMPT_METRICS
-from validation.study import ANY_MODEL, PARITY_SCOPES, Budget, Comparison, Controls, Study, WorkloadUse
+from validation.study import (
+    ANY_MODEL,
+    LEAST_PROMPTS,
+    PARITY_SCOPES,
+    Budget,
+    Comparison,
+    Controls,
+    Study,
+    WorkloadUse,
+)
 from validation.workloads.catalogue import WORKLOADS
 
 FOLDER = Path(__file__).with_name("studies")
@@ -79,6 +88,7 @@ def _parts(given: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
     )
     faults.whole(given.get("least_prompts", 20), "least_prompts", 1, MAX_PROMPTS)
     faults.name(given.get("parity", "quick"), "parity", PARITY_SCOPES)
+    _enough(given.get("least_prompts", LEAST_PROMPTS), uses, budgets, faults)
     made: dict[str, Any] = {
         **{n: given[n] for n in ("name", "version", "question", "model") if n in given},
         "arms": faults.names(given.get("arms"), "arms", arms, 1),
@@ -94,6 +104,22 @@ def _parts(given: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
         made["budgets"] = tuple(Budget(**{**row, "limit": float(row["limit"])}) for row in budgets)
         made["comparisons"] = tuple(Comparison(**row) for row in comparisons)
     return made
+
+
+def _enough(
+    least: object, uses: Sequence[Mapping[str, Any]], budgets: Sequence[Mapping[str, Any]], faults: Faults
+) -> None:
+    """A budget that could never be met is a fault of the study, not of the arm."""
+    judged = {row["workload"] for row in budgets if isinstance(row["workload"], str)}
+    for index, use in enumerate(uses):
+        few = isinstance(least, int) and isinstance(use["prompts"], int) and use["prompts"] < least
+        if few and isinstance(use["name"], str) and use["name"] in judged:
+            faults.check(
+                False,
+                f"workloads[{index}].prompts",
+                f"at least {least}, since it has a budget",
+                use["prompts"],
+            )
 
 
 def _float(value: object) -> float:

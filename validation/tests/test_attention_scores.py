@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from tq_core.errors import ShapeError
-from validation.attention_scores import centred_error, exact_scores, rank_agreement, score_rankings
+from validation.attention_scores import (
+    attention_divergence,
+    centred_error,
+    exact_scores,
+    key_overlap,
+    rank_agreement,
+    score_rankings,
+)
 
 
 @pytest.fixture
@@ -67,3 +74,20 @@ def test_output_error_and_cosine(rng):
     np.testing.assert_allclose(got.output_cosine, 1.0, rtol=1e-6)
     with pytest.raises(ShapeError):
         score_rankings([], (exact, exact[:2]))
+
+
+def test_divergence_is_that_of_the_distributions(rng):
+    row, other = rng.standard_normal((2, 30))
+    p, q = (np.exp(x) / np.exp(x).sum() for x in (row, other))
+    assert attention_divergence(row, other) == pytest.approx(float((p * np.log(p / q)).sum()))
+    assert attention_divergence(row, row + 9) == pytest.approx(0, abs=1e-12)
+    assert attention_divergence(row + 900, row) == pytest.approx(0, abs=1e-9), "large logits do not overflow"
+
+
+def test_overlap_counts_the_positions_that_both_attend_most():
+    row = np.arange(20.0)
+    assert key_overlap(row, row) == 1 and key_overlap(row, -row) == 0
+    moved = row.copy()
+    moved[[19, 0]] = moved[[0, 19]]
+    assert key_overlap(row, moved) == 7 / 8
+    assert key_overlap(np.zeros(3), np.zeros(3)) == 1, "ties go to the lower position on both sides"

@@ -49,7 +49,7 @@ def test_the_digest_is_of_what_is_said_and_not_of_the_layout(tmp_path):
     for other in (
         changed(version=2),
         changed(question="?"),
-        changed(least_prompts=21),
+        changed(least_prompts=19),
         changed(confidence=0.9),
     ):
         assert parse_study(other).sha256 != parse_study(SMALL).sha256
@@ -68,6 +68,10 @@ def test_the_digest_is_of_what_is_said_and_not_of_the_layout(tmp_path):
         ({"version": True}, "version"),
         ({"workloads": [{"name": "episode", "prompts": 20, "tokens": 320}]}, "did you mean episodes"),
         ({"workloads": [{"name": "episodes", "prompts": 0, "tokens": 320}]}, r"workloads\[0\].prompts"),
+        (
+            {"workloads": [{"name": "episodes", "prompts": 19, "tokens": 320}]},
+            "at least 20, since it has a budget",
+        ),
         ({"workloads": [{"name": "episodes", "prompts": 20}]}, r"workloads\[0\]"),
         ({"workloads": SMALL["workloads"] * 2}, "every workload once"),
         ({"budgets": [{**SMALL["budgets"][0], "metric": "kl"}]}, r"budgets\[0\].metric"),

@@ -136,6 +136,7 @@ class StudyForm:
             self.record, self.found = runner.examine(
                 plan, self._model, self._progressed, _command(plan.model, plan.arm, plan.study.name)
             )
+            self.progress.value = self.progress.max
             self._say(f"Done: {MARKS[self.record.status]}.")
             self.verdict.value = verdict_html(self.record)
             self.buttons["Export"].disabled = self.buttons["Compare"].disabled = False

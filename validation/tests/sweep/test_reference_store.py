@@ -52,7 +52,9 @@ def key_of_job(job, model):
 @pytest.mark.slow
 def test_readings_are_the_same_to_the_bit_with_and_without_it(tiny, job, plain, kept, monkeypatch):
     folder, first = kept
-    assert first == plain and plain["a"]["attention"] and plain["a"]["sampled"] and plain["reference"]["floor"]
+    assert (
+        first == plain and plain["a"]["attention"] and plain["a"]["sampled"] and plain["reference"]["floor"]
+    )
     monkeypatch.setattr(cell, "_reference", lambda *a: pytest.fail("the reference was read again"))
     assert rows(job, tiny, References(folder)) == plain
 

@@ -43,7 +43,7 @@ def measure(model, workload, first, tokens):
     prompts = prompts_of(model, workload, first + COUNT, tokens)[first:]
     seats = tuple(Seat(name, arm, "simulated") for name, arm in arms().items())
     readings = [dict(compute(Job(prompt, get_arm("fp16"), seats), model)) for prompt in prompts]
-    found = {}
+    found: dict[str, dict[str, dict[str, float]]] = {}
     for seat in seats:
         found[seat.label] = {}
         for metric in PROMPT_METRICS.values():
@@ -59,11 +59,12 @@ def measure(model, workload, first, tokens):
 
 
 def main():
-    result = {"prompts": COUNT, "command": "python scripts/scale_budgets.py", "workloads": {}}
+    workloads = {}
     for name, workload, first, tokens in READ:
         print(f"{workload} on {name}", flush=True)
         made = {"model": name, "first": first, "tokens": tokens}
-        result["workloads"][workload] = {**made, "arms": measure(load_model(name), workload, first, tokens)}
+        workloads[workload] = {**made, "arms": measure(load_model(name), workload, first, tokens)}
+    result = {"prompts": COUNT, "command": "python scripts/scale_budgets.py", "workloads": workloads}
     OUT.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 

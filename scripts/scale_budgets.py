@@ -3,7 +3,7 @@
     python scripts/scale_budgets.py
 
 Writes validation/studies/scale.json: mean loss and standard deviation over eight prompts, per workload, arm and metric. The
-reasons in the studies quote it, and a test holds them to it. Five minutes on one core.
+reasons in the studies quote it, and a test holds them to it. Some ten minutes on one core.
 """
 
 import tq_core  # noqa: F401, I001  (before numpy: it fixes the number of BLAS threads)
@@ -26,12 +26,16 @@ COUNT = 8
 READ = (("tiny", "episodes", 20, 320), ("smollm2", "text", 24, 512), ("smollm2", "chat", 40, 480))
 
 
+RATES = ((4, 4), (3, 3), (2.5, 2.5), (2, 2), (4, 3), (3, 4), (2, 3), (3, 2))  # keys, values
+
+
 def arms():
-    """The default arm at falling bit rates and without its window, and those it is compared with."""
-    rates = {f"structured-turbo {b:g}/{b:g}": {"key_bits": b, "value_bits": b} for b in (4, 3, 2.5, 2)}
+    """The default arm at other bit rates and with other windows, and those it is compared with."""
+    rates = {f"structured-turbo {k:g}/{v:g}": {"key_bits": k, "value_bits": v} for k, v in RATES}
+    windows = {f"structured-turbo, window {w}": {"window": w} for w in (32, 256)}
     return {
         "structured-turbo": get_arm("structured-turbo"),
-        **{name: get_arm("structured-turbo", **bits) for name, bits in rates.items()},
+        **{name: get_arm("structured-turbo", **options) for name, options in (rates | windows).items()},
         "structured-turbo, no window": get_arm("structured-turbo", window=0),
         "kivi-control": get_arm("kivi-control"),
         PLANTED_BAD: arm_for(PLANTED_BAD),

@@ -17,6 +17,7 @@ from tq_core.cache.paged_cache import PagedCache
 from tq_core.codecs.arms import Arm
 from tq_core.kernels.backend import Backend, get_backend
 from tq_core.shapes import ModelShape
+from tq_core.show.prefill import prefill
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -120,7 +121,7 @@ class LayerBench:
     def read(self, arm: Arm) -> Reading:
         """Fill a cache of this arm and decode the last tokens through it."""
         h, cache = self.history, PagedCache(self.shape, arm, self.backend, reserve_tokens=self.n_tokens)
-        cache.append(0, self.keys[:h], self.values[:h])
+        prefill(cache, 0, self.keys[:h], self.values[:h])
         cached, outputs = [], []
         for t in range(h, self.n_tokens):
             one = slice(t, t + 1)

@@ -18,6 +18,7 @@ from tq_core.errors import ValueRangeError, check
 from tq_core.shapes import ModelShape
 
 ENTRY_BYTES = 4
+_STRIDE = 64  # of the search for the longest context
 _F32_BYTES = 4
 
 
@@ -187,12 +188,23 @@ def longest(total: Callable[[int], int], budget: int) -> int:
 
     0 when not even one token fits. ``total`` must grow without limit.
     """
-    if total(1) > budget:
+    at_low = total(1)
+    if at_low > budget:
         return 0
-    low, high = 1, 2
-    while total(high) <= budget:
-        low, high = high, 2 * high
+    low, high, at_high = 1, _STRIDE, total(_STRIDE)
+    while at_high <= budget:
+        low, at_low, high = high, at_high, high * _STRIDE
+        at_high = total(high)
+    near = high
     while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if total(middle) <= budget else (low, middle)
+        # Bytes grow by pages, nearly on a line: look a little to both sides of where it meets the budget.
+        near, guess = near // _STRIDE, low + (budget - at_low) * (high - low) // (at_high - at_low)
+        places = (guess - near, guess + near) if near > 1 else ((low + high) // 2,)
+        for place in places:
+            if low < place < high:
+                nbytes = total(place)
+                if nbytes <= budget:
+                    low, at_low = place, nbytes
+                else:
+                    high, at_high = place, nbytes
     return low

@@ -93,16 +93,21 @@ class Reading:
 
 
 class LayerBench:
-    """Queries (n_tokens, n_query_heads, d), keys and values (n_tokens, n_kv_heads, d) of one layer, and the exact answers."""
+    """Queries (n_tokens, n_query_heads, d), keys and values (n_tokens, n_kv_heads, d) of one layer, and the exact answers.
 
-    def __init__(self, queries: F32, keys: F32, values: F32, backend: Backend | None = None) -> None:
+    ``decoded``: how many of the last tokens are decoded one by one and compared.
+    """
+
+    def __init__(
+        self, queries: F32, keys: F32, values: F32, backend: Backend | None = None, decoded: int = DECODED
+    ) -> None:
         n, heads, d = queries.shape
         self.shape = ModelShape(1, heads, keys.shape[1], d)
         self.queries, self.keys, self.values = (
             np.ascontiguousarray(a, np.float32) for a in (queries, keys, values)
         )
         self.backend = backend or get_backend()
-        self.history = n - DECODED
+        self.history = n - decoded
         group = self.shape.group_size_heads
         k = np.repeat(self.keys.astype(np.float64), group, axis=1)
         v = np.repeat(self.values.astype(np.float64), group, axis=1)

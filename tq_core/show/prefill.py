@@ -27,10 +27,10 @@ def prefill(cache: PagedCache, layer: int, keys: F32, values: F32) -> None:
     before = coded % recent.layout.page_tokens
     spans = (0, first), (first, first + coded), (first + coded - before, len(keys))
     for store, (start, end) in zip((sinks, packed, recent), spans):
-        pair = [np.ascontiguousarray(x[start:end]) for x in (keys, values)]
+        k, v = (np.ascontiguousarray(x[start:end]) for x in (keys, values))
         if store is packed:
-            pair = [x.astype(np.float16).astype(np.float32) for x in pair]
+            k, v = (x.astype(np.float16).astype(np.float32) for x in (k, v))
         if start < end:
-            store.append(layer, *pair, start)
+            store.append(layer, k, v, start)
     if before:
         recent.drop_oldest(layer, before)

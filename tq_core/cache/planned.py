@@ -63,12 +63,32 @@ def _capacity(reserved: int, most: int, bounded: bool) -> int:
     return pool.capacity
 
 
+class _Count:
+    """So many entries without their content, which for a plan of millions of pages would only be copied."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, where: slice) -> None:
+        return None
+
+    def __setitem__(self, where: slice, entries: None) -> None:
+        pass
+
+
+class _CountedTable(BlockTable):
+    room = staticmethod(_Count)  # type: ignore[assignment]
+
+
 def _table_entries(opened: int, head: Callable[[int], int]) -> int:
     """Entries of a block table that opened so many pages; ``head(m)`` pages were given back when page m was opened.
 
     Asked of the table, from one growth to the next; with a full window all growths are alike.
     """
-    table, kept = BlockTable(), -1
+    table, kept = _CountedTable(), -1
     while (full := table.held[1] + len(table.held[0])) < opened:
         table.head, table.end = head(full), full
         if table.head and len(table) == kept:

@@ -19,7 +19,7 @@ from tq_core.show.panel import Control, Settings
 from tq_core.show.workbench import LIMITS, Setting, Workbench
 
 WINDOWS = (0, 16, 32, 64, 128)
-BUDGETS = {"16 MiB": 2**24, "256 MiB": 2**28, "4 GiB": 2**32, "64 GiB": 2**36}
+BUDGETS = {"16 MiB": 2**24, "256 MiB": 2**28, "4 GiB": 2**32, "16 GiB": 2**34}
 SPAN = (256, 4096, 65536, 1048576)  # contexts of the memory curve
 DRAWN = 240  # points of a scatter, evenly picked: more would slow the page and show nothing
 DEFAULTS: Settings = {

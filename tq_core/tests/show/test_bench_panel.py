@@ -78,7 +78,7 @@ def test_memory_is_the_plan_of_the_whole_model(panel: Panel) -> None:
 
 
 def test_every_control_changes_the_picture(panel: Panel) -> None:
-    moves = {"codec": "int8", "window": 0, "page_tokens": 256, "model": "gemma3-270m", "budget": "64 GiB"}
+    moves = {"codec": "int8", "window": 0, "page_tokens": 256, "model": "gemma3-270m", "budget": "16 GiB"}
     for name, value in {"key_bits": 2.0, "value_bits": 2.0, **moves, "context": 72}.items():
         if name == "codec":
             panel.set(key_bits=3.0)

@@ -7,6 +7,7 @@ against the buffers of real caches to the byte; with them, a budget needs no mem
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import lcm
 
 from tq_core.cache.block_table import BlockTable
@@ -45,8 +46,13 @@ def _recent_most(arm: Arm, rest: int, per: int) -> int:
     window, flush = arm.window, arm.flush_tokens
     if window is None:
         return _span(0, rest, per)
+    last = min(rest, window + flush + 2 * lcm(flush, per))
+    return _window_most(window, flush, last, per)
+
+
+@lru_cache(maxsize=256)  # a search for the longest context asks the same of every full window
+def _window_most(window: int, flush: int, last: int, per: int) -> int:
     cycle = lcm(flush, per)  # once the window is full, page counts repeat with this period
-    last = min(rest, window + flush + 2 * cycle)
     steps = range(max(1, last - 2 * cycle), last + 1)
     gone = [max(step - 1 - window, 0) // flush * flush for step in steps]
     return max((_span(first, step, per) for first, step in zip(gone, steps)), default=0)

@@ -91,15 +91,19 @@ class BenchPanel:
         )
 
     def _draw_logits(self, axes: Any) -> None:
-        exact = [bench.exact[-1][0] for bench in self._bench.benches.values()]
-        low, high = min(float(e.min()) for e in exact), max(float(e.max()) for e in exact)
-        margin = 0.1 * (high - low)
-        self._limits = (low - margin, high + margin)
+        # Softmax looks at differences only, so logits are drawn below the largest exact one.
+        span = max(float(np.ptp(bench.exact[-1][0])) for bench in self._bench.benches.values())
+        self._limits = (-1.1 * span, 0.15 * span)
         axes.plot(self._limits, self._limits, color=plates.GREY, linewidth=1)
         look = {"markersize": 3.5, "fillstyle": "none", "color": "#0072B2"}
         (self._coded,) = axes.plot([0], [0], "o", label="compressed", **look)
         (self._recent,) = axes.plot([0], [0], "x", markersize=4.5, color="#D55E00", label="in the window")
-        axes.set(xlabel="exact logit", ylabel="logit from the cache", xlim=self._limits, ylim=self._limits)
+        axes.set(
+            xlabel="exact logit below the largest",
+            ylabel="from the cache",
+            xlim=self._limits,
+            ylim=self._limits,
+        )
         axes.legend(loc="upper left", frameon=False, fontsize=8)
 
     def _draw_errors(self, axes: Any) -> None:
@@ -149,7 +153,8 @@ class BenchPanel:
         }
 
     def _show_quality(self, reading: Reading) -> None:
-        exact, cached = reading.exact[-1][0], np.clip(reading.cached[-1][0], *self._limits)
+        top = reading.exact[-1][0].max()
+        exact, cached = (np.clip(x[-1][0] - top, *self._limits) for x in (reading.exact, reading.cached))
         split = len(exact) - reading.ledger.tokens_recent
         some = np.unique(np.linspace(0, split - 1, min(split, DRAWN)).astype(int)) if split else slice(0, 0)
         self._coded.set_data(exact[:split][some], cached[:split][some])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -24,6 +26,11 @@ class BlockTable:
         # Entries and the ordinal of the first one, replaced together by one assignment.
         self.held: tuple[U32, int] = (new_entries(0), ordinal)
         self.head = self.end = ordinal
+
+    @staticmethod
+    def room(n: int) -> Any:
+        """Where n entries go when the table grows."""
+        return new_entries(n)
 
     def copy(self) -> BlockTable:
         """The live entries in a table of their own."""
@@ -62,6 +69,6 @@ class BlockTable:
         if self.end - origin < len(entries):
             return
         kept = self.end - keep_from
-        larger = new_entries(max(LEAST, len(entries) if 2 * kept <= len(entries) else 2 * (kept + 1)))
+        larger = self.room(max(LEAST, len(entries) if 2 * kept <= len(entries) else 2 * (kept + 1)))
         larger[:kept] = entries[keep_from - origin : self.end - origin]
         self.held = (larger, keep_from)

@@ -7,6 +7,7 @@ against the buffers of real caches to the byte; with them, a budget needs no mem
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import lcm
 
 from tq_core.cache.block_table import BlockTable
@@ -18,6 +19,7 @@ from tq_core.errors import ValueRangeError, check
 from tq_core.shapes import ModelShape
 
 ENTRY_BYTES = 4
+_STRIDE = 64  # of the search for the longest context
 _F32_BYTES = 4
 
 
@@ -44,8 +46,13 @@ def _recent_most(arm: Arm, rest: int, per: int) -> int:
     window, flush = arm.window, arm.flush_tokens
     if window is None:
         return _span(0, rest, per)
+    last = min(rest, window + flush + 2 * lcm(flush, per))
+    return _window_most(window, flush, last, per)
+
+
+@lru_cache(maxsize=256)  # a search for the longest context asks the same of every full window
+def _window_most(window: int, flush: int, last: int, per: int) -> int:
     cycle = lcm(flush, per)  # once the window is full, page counts repeat with this period
-    last = min(rest, window + flush + 2 * cycle)
     steps = range(max(1, last - 2 * cycle), last + 1)
     gone = [max(step - 1 - window, 0) // flush * flush for step in steps]
     return max((_span(first, step, per) for first, step in zip(gone, steps)), default=0)
@@ -62,12 +69,32 @@ def _capacity(reserved: int, most: int, bounded: bool) -> int:
     return pool.capacity
 
 
+class _Count:
+    """So many entries without their content, which for a plan of millions of pages would only be copied."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, where: slice) -> None:
+        return None
+
+    def __setitem__(self, where: slice, entries: None) -> None:
+        pass
+
+
+class _CountedTable(BlockTable):
+    room = staticmethod(_Count)  # type: ignore[assignment]
+
+
 def _table_entries(opened: int, head: Callable[[int], int]) -> int:
     """Entries of a block table that opened so many pages; ``head(m)`` pages were given back when page m was opened.
 
     Asked of the table, from one growth to the next; with a full window all growths are alike.
     """
-    table, kept = BlockTable(), -1
+    table, kept = _CountedTable(), -1
     while (full := table.held[1] + len(table.held[0])) < opened:
         table.head, table.end = head(full), full
         if table.head and len(table) == kept:
@@ -187,12 +214,23 @@ def longest(total: Callable[[int], int], budget: int) -> int:
 
     0 when not even one token fits. ``total`` must grow without limit.
     """
-    if total(1) > budget:
+    at_low = total(1)
+    if at_low > budget:
         return 0
-    low, high = 1, 2
-    while total(high) <= budget:
-        low, high = high, 2 * high
+    low, high, at_high = 1, _STRIDE, total(_STRIDE)
+    while at_high <= budget:
+        low, at_low, high = high, at_high, high * _STRIDE
+        at_high = total(high)
+    near = high
     while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if total(middle) <= budget else (low, middle)
+        # Bytes grow by pages, nearly on a line: look a little to both sides of where it meets the budget.
+        near, guess = near // _STRIDE, low + (budget - at_low) * (high - low) // (at_high - at_low)
+        places = (guess - near, guess + near) if near > 1 else ((low + high) // 2,)
+        for place in places:
+            if low < place < high:
+                nbytes = total(place)
+                if nbytes <= budget:
+                    low, at_low = place, nbytes
+                else:
+                    high, at_high = place, nbytes
     return low

@@ -86,23 +86,27 @@ class _Kivi:
         step: np.ndarray,
         low: np.ndarray,
     ) -> None:
-        """Store the tokens that are encoded together, ``first`` such groups into the page."""
+        """Store groups of tokens that are encoded together, from group ``first`` of the page on."""
         view = lambda stream: pages.layout.view(pages.pool, page, head, f"{self._side}_{stream}")  # noqa: E731
         packed = tiles.pack_stream(codes, self._widths(codes.shape[-1]), self._side == "key")
-        view("codes")[first * packed.size : (first + 1) * packed.size] = packed
-        for stream, array in (("steps", step), ("minima", low)):
+        groups = len(codes) // self.flush_tokens
+        for stream, array in (("codes", packed), ("steps", step), ("minima", low)):
             flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-            view(stream)[first * flat.size : (first + 1) * flat.size] = flat
+            start = first * (flat.size // groups)
+            view(stream)[start : start + flat.size] = flat
 
     def append(self, backend: Backend, pages: Pages, first: int, x: F32) -> None:
         flush = self.flush_tokens
         aligned = first % flush == 0 and len(x) % flush == 0
         check(aligned, "first", f"whole groups of {flush} tokens", (first, len(x)), CodecError)
-        for start in range(0, len(x), flush):
-            page, slot = divmod(first + start, self.page_tokens)
+        done = 0
+        while done < len(x):  # as many as the page has room for
+            page, slot = divmod(first + done, self.page_tokens)
+            some = x[done : done + self.page_tokens - slot]
             for head in range(x.shape[1]):
-                group = np.ascontiguousarray(x[start : start + flush, head])
-                self._write(pages, int(pages.table[page]), head, slot // flush, *self._quantize(group))
+                run = np.ascontiguousarray(some[:, head])
+                self._write(pages, int(pages.table[page]), head, slot // flush, *self._quantize(run))
+            done += len(some)
 
     def erase(self, pages: Pages, page: int, first: int, head_dim: int) -> None:
         for stream in ("steps", "minima", "codes"):
@@ -117,7 +121,8 @@ class _Kivi:
             pool=pages.pool, n_kv_heads=layout.n_kv_heads, **arguments,
         )  # fmt: skip
 
-    def _quantize(self, group: F32) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _quantize(self, x: F32) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Codes (n_tokens, head_dim), steps and minima of whole groups of tokens x (n_tokens, head_dim)."""
         raise NotImplementedError
 
     def _unpack(
@@ -151,8 +156,9 @@ class KiviKeys(_Kivi):
     def _affine_shape(self, head_dim: int) -> tuple[int, ...]:
         return (self.page_tokens // self.group, head_dim)
 
-    def _quantize(self, group: F32) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return quantize_groups(group, self.bits, axis=0)
+    def _quantize(self, x: F32) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        codes, step, low = quantize_groups(x.reshape(-1, self.group, x.shape[-1]), self.bits, axis=1)
+        return codes.reshape(x.shape), step, low
 
     def scores(
         self, backend: Backend, queries: F32, scale: float, pages: Pages, n_tokens: int, out: F32, offset: int
@@ -182,10 +188,10 @@ class KiviValues(_Kivi):
     def _affine_shape(self, head_dim: int) -> tuple[int, ...]:
         return (self.page_tokens, head_dim // channel_group(head_dim, self.group))
 
-    def _quantize(self, group: F32) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        per = channel_group(group.shape[-1], self.group)
-        codes, step, low = quantize_groups(group.reshape(len(group), -1, per), self.bits, axis=2)
-        return codes.reshape(group.shape), step, low
+    def _quantize(self, x: F32) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        per = channel_group(x.shape[-1], self.group)
+        codes, step, low = quantize_groups(x.reshape(len(x), -1, per), self.bits, axis=2)
+        return codes.reshape(x.shape), step, low
 
     def weighted_sum(
         self, backend: Backend, weights: F32, pages: Pages, n_tokens: int, offset: int, out: F32

@@ -17,6 +17,7 @@ from tq_core.cache.paged_cache import PagedCache
 from tq_core.codecs.arms import Arm
 from tq_core.kernels.backend import Backend, get_backend
 from tq_core.shapes import ModelShape
+from tq_core.show.prefill import prefill
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -92,16 +93,21 @@ class Reading:
 
 
 class LayerBench:
-    """Queries (n_tokens, n_query_heads, d), keys and values (n_tokens, n_kv_heads, d) of one layer, and the exact answers."""
+    """Queries (n_tokens, n_query_heads, d), keys and values (n_tokens, n_kv_heads, d) of one layer, and the exact answers.
 
-    def __init__(self, queries: F32, keys: F32, values: F32, backend: Backend | None = None) -> None:
+    ``decoded``: how many of the last tokens are decoded one by one and compared.
+    """
+
+    def __init__(
+        self, queries: F32, keys: F32, values: F32, backend: Backend | None = None, decoded: int = DECODED
+    ) -> None:
         n, heads, d = queries.shape
         self.shape = ModelShape(1, heads, keys.shape[1], d)
         self.queries, self.keys, self.values = (
             np.ascontiguousarray(a, np.float32) for a in (queries, keys, values)
         )
         self.backend = backend or get_backend()
-        self.history = n - DECODED
+        self.history = n - decoded
         group = self.shape.group_size_heads
         k = np.repeat(self.keys.astype(np.float64), group, axis=1)
         v = np.repeat(self.values.astype(np.float64), group, axis=1)
@@ -120,7 +126,7 @@ class LayerBench:
     def read(self, arm: Arm) -> Reading:
         """Fill a cache of this arm and decode the last tokens through it."""
         h, cache = self.history, PagedCache(self.shape, arm, self.backend, reserve_tokens=self.n_tokens)
-        cache.append(0, self.keys[:h], self.values[:h])
+        prefill(cache, 0, self.keys[:h], self.values[:h])
         cached, outputs = [], []
         for t in range(h, self.n_tokens):
             one = slice(t, t + 1)

@@ -14,7 +14,7 @@ from tq_core.math.rotation import StructuredRotation
 from tq_core.show import distortion, plates
 from tq_core.show.panel import Control, Settings
 
-N_VECTORS = 2048
+N_VECTORS = 1024  # encoded again at every move, well within 30 ms
 _BINS = np.linspace(-4, 4, 81)
 RULES = {"S = 1 (paper)": NormMode.paper, "unbiased": NormMode.unbiased, "least error": NormMode.min_mse}
 RULES["matched norm"] = NormMode.matched
@@ -33,7 +33,7 @@ class BookPanel:
 
     def __init__(self, backend: Backend | None = None) -> None:
         self._backend = backend or get_backend()
-        self._data: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self._data = {head_dim: self._vectors(head_dim) for head_dim in self.controls[2].options}
         self.figure, (self._left, self._right) = plates.plate(8.2, 3.1, columns=2)
         self._draw_once()
 
@@ -65,18 +65,17 @@ class BookPanel:
         self._right.legend(frameon=False)
         self.moving = (self._histogram, self._entries, self._point)
 
-    def _vectors(self, head_dim: int) -> tuple[np.ndarray, np.ndarray]:
+    @staticmethod
+    def _vectors(head_dim: int) -> tuple[np.ndarray, np.ndarray]:
         """Vectors and the histogram of their rotated, standardised coordinates."""
-        if head_dim not in self._data:
-            x = distortion.outlier_vectors(N_VECTORS, head_dim)
-            y = StructuredRotation(head_dim, distortion.SEED).forward(x)
-            t = y * (np.sqrt(head_dim) / np.linalg.norm(x, axis=1, keepdims=True))
-            self._data[head_dim] = x, np.histogram(t, _BINS, density=True)[0]
-        return self._data[head_dim]
+        x = distortion.outlier_vectors(N_VECTORS, head_dim)
+        y = StructuredRotation(head_dim, distortion.SEED).forward(x)
+        t = y * (np.sqrt(head_dim) / np.linalg.norm(x, axis=1, keepdims=True))
+        return x, np.histogram(t, _BINS, density=True)[0]
 
     def update(self, **settings: Any) -> Mapping[str, object]:
         bits, rule, head_dim = settings["bits"], RULES[settings["rule"]], settings["head_dim"]
-        x, density = self._vectors(head_dim)
+        x, density = self._data[head_dim]
         loss = distortion.measure(x, distortion.encode(x, bits, rule, self._backend).restored)
         entries = load_books().centroids(int(np.ceil(bits)))
         self._histogram.set_ydata(density)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from matplotlib.patches import Rectangle
@@ -43,6 +44,12 @@ DEFAULTS: Settings = {
     "budget": "4 GiB",
 }
 _MOST = 20.0  # bits per channel, the end of the left axis
+
+
+@lru_cache(maxsize=len(KNOWN) * len(BUDGETS))
+def longest_plain(model: str, budget: int) -> int | None:
+    """Longest context of a known model in so many bytes, everything in float16."""
+    return longest_context(KNOWN[model], get_arm("fp16"), budget)
 
 
 def grouped(lines: Breakdown) -> dict[str, int]:
@@ -128,7 +135,7 @@ class BudgetPanel:
             "of fp16": lines.total / plain,
             **{f"{name}, MiB": nbytes / 2**20 for name, nbytes in grouped(lines).items()},
             "longest context": longest_context(outline, arm, budget),
-            "longest as fp16": longest_context(outline, get_arm("fp16"), budget),
+            "longest as fp16": longest_plain(settings["model"], budget),
         }
 
     def sentence(self, settings: Settings, numbers: Mapping[str, object]) -> str:

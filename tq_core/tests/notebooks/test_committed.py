@@ -40,6 +40,8 @@ INTERACTIVE = (
     "10_failure_museum",
 )
 
+PANELS = {"00_start_here": 2, "03_one_layer_fixture": 2}  # the others have one
+
 
 def read(path: Path) -> nbformat.NotebookNode:
     return nbformat.read(path, as_version=4)
@@ -86,8 +88,21 @@ def test_next_and_previous_agree() -> None:
 @pytest.mark.parametrize("stem", INTERACTIVE)
 def test_interactive_cells_keep_a_static_figure_and_a_table(stem: str) -> None:
     cells = read(FOLDER / f"{stem}.ipynb").cells
-    (cell,) = (c for c in cells if c.cell_type == "code" and "nb.panel(" in c.source)
-    picture, words = (o for o in cell.outputs if o.output_type == "display_data")
-    assert picture.metadata["image/png"]["alt"] == picture.data["text/plain"]
-    assert "<table" in words.data["text/html"]
-    assert not any("widget" in kind for o in cell.outputs for kind in o.data)
+    panels = [c for c in cells if c.cell_type == "code" and "nb.panel(" in c.source]
+    assert len(panels) == PANELS.get(stem, 1)
+    for cell in panels:
+        picture, words = (o for o in cell.outputs if o.output_type == "display_data")
+        assert picture.metadata["image/png"]["alt"] == picture.data["text/plain"]
+        assert "<table" in words.data["text/html"]
+        assert not any("widget" in kind for o in cell.outputs for kind in o.data)
+
+
+def test_the_dashboard_names_every_notebook_with_its_minutes() -> None:
+    prose = "\n".join(cell.source for cell in read(FOLDER / "00_start_here.ipynb").cells[:3])
+    rows = dict(re.findall(r"^\| \[.*\]\((\w+)\.ipynb\) \| .*\? \| (.*) \|$", prose, re.MULTILINE))
+    stated = {}
+    for path in FILES[1:]:
+        time = re.search(r"\*\*Time\*\* (\d+) minutes(?: to read; (\w+) to run)?", read(path).cells[0].source)
+        assert time is not None, path.stem
+        stated[path.stem] = time[1] + (f", {time[2]} to run" if time[2] else "")
+    assert rows == stated

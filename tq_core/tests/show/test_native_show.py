@@ -58,6 +58,21 @@ def test_parity_table_sees_equal_bits_and_covers_every_kernel() -> None:
     assert bits > 0
 
 
+def test_parity_of_some_kernels_says_how_far_it_is() -> None:
+    chosen, said = parity_table.some_cases(2, parity_table.CACHE_KERNELS), []
+    assert {case.kernel for case in chosen} == set(parity_table.CACHE_KERNELS)
+    assert len(chosen) == 2 * len(parity_table.CACHE_KERNELS)
+    rows = parity_table.compare(["numpy"], 1, ("quantize_query",), lambda *step: said.append(step))
+    assert rows[0][0] == "numpy" and rows[0][3] == 0
+    assert said == [("parity, now numpy", 0, 1), ("parity", 1, 1)]
+
+
+def test_quick_backends_compile_for_one_instruction_set() -> None:
+    names = parity_table.quick_backends()
+    assert sum(name.startswith("native-") for name in names) <= 1
+    assert all(name.startswith(("native-", "wasm-")) for name in names)
+
+
 def test_memory_grows_and_an_old_view_does_not() -> None:
     seen = wasm_demo.look_at_growth(pages=3)
     assert seen.old_view == seen.before

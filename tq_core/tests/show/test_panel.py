@@ -71,6 +71,12 @@ def test_fewer_key_bits_mean_less_rank_agreement_and_fewer_stored_bits() -> None
     assert seen == sorted(seen, reverse=True)
 
 
+def test_kernels_of_all_arms_have_run_before_the_first_move() -> None:
+    backend = CountingBackend()
+    Panel(LayerPanel(small_bench(backend)))
+    assert {"score_keys", "score_affine", "sum_affine"} <= set(backend.calls)
+
+
 def test_window_points_lie_on_the_diagonal() -> None:
     view = LayerPanel(small_bench())
     panel = Panel(view)
@@ -110,7 +116,8 @@ def test_presets_leave_the_figure_at_the_sliders_settings() -> None:
     assert panel._picture.value == picture
 
 
-def _resident_kib() -> int:
+def resident_kib() -> int:
+    """Memory of this process."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * resource.getpagesize() // 1024
 
@@ -131,11 +138,11 @@ def test_200_moves_leave_no_figures_widgets_or_memory_behind() -> None:
         return figures, len(widgets.widget._instances)
 
     move(50)
-    before, memory, done = counts(), _resident_kib(), panel.moves
+    before, memory, done = counts(), resident_kib(), panel.moves
     move(200)
     assert panel.moves >= done + 200
     assert counts() == before
-    assert _resident_kib() - memory < 8 * 1024
+    assert resident_kib() - memory < 8 * 1024
 
 
 def test_closing_frees_the_widgets() -> None:

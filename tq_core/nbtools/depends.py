@@ -8,7 +8,7 @@ compared and its drift reported, so the error is on the strict side.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 FAST = "fast"  # nb.fast(): reduced sizes
@@ -50,6 +50,19 @@ def _set(statement: ast.stmt) -> set[str]:
     return found
 
 
+def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements in order; those inside ``try`` and ``with`` count as if they stood outside."""
+    for statement in body:
+        if isinstance(statement, ast.Try):
+            handlers = [inner for handler in statement.handlers for inner in handler.body]
+            yield from _statements([*statement.body, *handlers, *statement.orelse, *statement.finalbody])
+        elif isinstance(statement, ast.With):
+            yield from (ast.Expr(item.context_expr) for item in statement.items)
+            yield from _statements(statement.body)
+        else:
+            yield statement
+
+
 def dependent(notebook: Any, source: str) -> set[int]:
     """Numbers, from 1, of the cells that use ``source`` (a called name) or what was made with it.
 
@@ -61,7 +74,7 @@ def dependent(notebook: Any, source: str) -> set[int]:
     for number, cell in enumerate(notebook.cells, 1):
         if cell.cell_type != "code":
             continue
-        for statement in ast.parse(cell.source).body:
+        for statement in _statements(ast.parse(cell.source).body):
             if isinstance(statement, ast.Import | ast.ImportFrom):
                 imported |= {(alias.asname or alias.name).split(".")[0] for alias in statement.names}
             elif _uses(statement, names, source):

@@ -1,8 +1,8 @@
 """Comparing the outputs of a run with the committed ones, cell by cell.
 
 Text and HTML must be equal, pictures within the tolerance of pictures.py; whatever lint.py finds in the fresh outputs
-(stderr, more than 150 kB, a path of the machine) counts as well. Left out, and named: cells whose output rests on full
-sizes or on the real model where this run has neither, and cells tagged ``machine``, of which nothing is committed.
+(stderr, more than 150 kB, a path of the machine) counts as well. Left out, and named: cells whose output differs but
+rests on full sizes or on the real model where this run has neither. Of cells tagged ``machine`` nothing is committed.
 """
 
 from __future__ import annotations
@@ -96,12 +96,13 @@ def compare(committed: Any, ran: Any, without: tuple[str, ...] = ()) -> Drift:
     for number, (old, new) in enumerate(zip(committed.cells, fresh.cells, strict=True), 1):
         if old.cell_type != "code" or MACHINE_TAG in tags(old):
             continue
+        differences = list(_cell_differences(old, new, not unlike))
         reasons = [source for source in without if number in loose[source]]
-        if reasons:
+        if differences and reasons:
             drift.left_out.setdefault(" and ".join(REASONS[r] for r in reasons), []).append(number)
             continue
         drift.cells += 1
         if unlike and any(kind.startswith("image/") for output in old.outputs for kind in _data(output)):
             drift.left_out.setdefault(f"pictures, {unlike}", []).append(number)
-        drift.found += [f"cell {number}, {said}" for said in _cell_differences(old, new, not unlike)]
+        drift.found += [f"cell {number}, {said}" for said in differences]
     return drift

@@ -15,9 +15,9 @@ import jsonschema
 from tq_core.errors import PromptFileError, ValueRangeError, check
 from tq_core.model.chat import Message
 from tq_core.model.interface import LanguageModel
-from validation.workloads.conversation import conversation
+from validation.workloads.conversation import conversation, literal_ids
 from validation.workloads.prompt import NOTHING, Prompt
-from validation.workloads.task import as_tokens, literal_ids
+from validation.workloads.task import as_tokens
 from validation.workloads.workload import Workload
 
 FILE_BYTES, LINE_BYTES = 64 << 20, 1 << 20

@@ -45,7 +45,7 @@ class Plan:
             ValueRangeError,
         )
         seed = s.seeds["resampling"]
-        check(seed >= 0, "seed", "0 or more", seed, ValueRangeError)
+        check(0 <= seed < 2**63, "seed", "0..2^63-1", seed, ValueRangeError)
         for use in s.workloads:
             check(use.prompts >= 1, "prompts", "at least 1 per workload", use.prompts, ValueRangeError)
 
@@ -181,7 +181,7 @@ def _amounts(study: Study, prompts: int | None, length: int | None, names: Seque
 
 def _budgets(study: Study, kl: float | None, top1: float | None) -> Study:
     finite = kl is None or 0 < kl < float("inf")
-    check(finite, "kl_budget", "nats, more than 0", kl, ValueRangeError)
+    check(finite, "kl_budget", "a finite number of nats, more than 0", kl, ValueRangeError)
     check(top1 is None or 0 < top1 <= 1, "top1_budget", "a share in 0..1, not 0", top1, ValueRangeError)
     limits = {KL: kl, TOP1: None if top1 is None else max(1 - top1, 1e-12)}
     budgets: list[Budget] = []

@@ -13,6 +13,7 @@ from tq_core.model.zoo import load_model
 from validation.engine.cell import Job, compute
 from validation.engine.reading import Row
 
+MOST_PROCESSES = 256
 Answer = tuple[int, str, Row]  # index of the job, label of the seat, its reading
 
 
@@ -42,10 +43,10 @@ class Serial:
 
 
 class Processes:
-    """``count`` processes of this machine, each with its own copy of the model. Raises ValueRangeError unless count >= 1."""
+    """``count`` processes of this machine, each with its own copy of the model. Raises ValueRangeError for a count outside 1..256."""
 
     def __init__(self, count: int) -> None:
-        check(count >= 1, "workers", "1 or more", count, ValueRangeError)
+        check(1 <= count <= MOST_PROCESSES, "workers", f"1..{MOST_PROCESSES}", count, ValueRangeError)
         self._count = count
 
     def run(self, model: str, jobs: Sequence[Job]) -> Iterator[Answer]:

@@ -23,6 +23,7 @@ from validation.gates import count, overall
 from validation.parity_report import Certificate, certify
 from validation.plan import Plan, make_plan
 from validation.prompt_metrics import PROMPT_METRICS
+from validation.reply_rows import reply_rows
 from validation.rules import gates_for
 from validation.schema import Record
 from validation.tables_workloads import workload_rows
@@ -186,6 +187,7 @@ def make_record(
         decisions=[d.as_dict() for d in decisions(f)],
         comparisons=comparisons(f),
         trajectories=trajectories(f),
+        replies=reply_rows(f, model),
     )
 
 

@@ -39,8 +39,12 @@ lab: setup ## open JupyterLab on the first notebook
 	$(bin)/jupyter lab $(allow_root) $(LAB_ARGS) notebooks/00_start_here.ipynb
 
 .PHONY: notebooks
-notebooks: setup ## run every notebook top to bottom, results in build/notebooks
-	$(python) -m tq_core.nbtools execute notebooks/ --out $(BUILD)/notebooks
+notebooks: setup ## run every notebook top to bottom and put the outputs into it; executed copies in build/notebooks
+	$(python) -m tq_core.nbtools execute notebooks/ --write --out $(BUILD)/notebooks
+
+.PHONY: drift
+drift: setup ## run every notebook and compare its outputs with the committed ones; changes none
+	$(python) -m tq_core.nbtools execute notebooks/ --check --out $(BUILD)/notebooks
 
 .PHONY: site
 site: setup ## all notebooks and pages as HTML that needs no network, in build/site

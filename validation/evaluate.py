@@ -1,28 +1,19 @@
-"""Arms in lockstep: every cache reads the same chunk of the same document before the next chunk is read.
-
-Each arm is teacher-forced on the document's own tokens, so its errors pass through all layers and
-positions while the text stays the same. Logits are reduced chunk by chunk: memory does not grow with the
-text.
-"""
+"""Attention of one layer: recorded while a model reads, then a cache's scores and outputs compared with exact ones."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tq_core.errors import ValueRangeError, check
 from tq_core.model.exact_cache import ExactCache
-from tq_core.model.interface import CacheLike, LanguageModel, step_of
+from tq_core.model.interface import CacheLike, step_of
 from tq_core.shapes import ModelShape
 from validation.attention_scores import AttentionScores, exact_scores, score_rankings
-from validation.logit_scores import Reference, TokenScores
 
-CHUNK_TOKENS = 64
 Factory = Callable[[], Any]
 Attended = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -62,48 +53,6 @@ class LayerRecorder:
     def recorded(self) -> dict[int, Attended]:
         """layer -> (queries, keys, values) of all tokens."""
         return {n: tuple(map(np.concatenate, zip(*c, strict=True))) for n, c in self._calls.items()}  # type: ignore[misc]
-
-
-@dataclass(frozen=True)
-class DocumentResult:
-    """One document read by several caches: (reference, arm) -> scores, and the caches as they were left."""
-
-    scores: dict[tuple[str, str], TokenScores]
-    caches: dict[str, Any]
-    seconds: dict[str, float]
-
-
-def read_document(
-    model: LanguageModel,
-    tokens: np.ndarray,
-    caches: Mapping[str, Any],
-    pairs: Sequence[tuple[str, str]],
-    chunk_tokens: int = CHUNK_TOKENS,
-) -> Iterator[int | DocumentResult]:
-    """Feed ``tokens`` to every cache; yield the tokens read after each chunk, then the DocumentResult.
-
-    ``pairs`` are (reference label, arm label). Scored are the predictions of tokens 1.. of the document.
-    Raises ValueRangeError for fewer than two tokens or an unknown label.
-    """
-    check(len(tokens) >= 2, "tokens", "at least 2", len(tokens), ValueRangeError)
-    unknown = sorted({label for pair in pairs for label in pair} - set(caches))
-    check(not unknown, "pairs", f"labels among {', '.join(caches)}", ", ".join(unknown), ValueRangeError)
-    parts: dict[tuple[str, str], list[TokenScores]] = {pair: [] for pair in pairs}
-    seconds = dict.fromkeys(caches, 0.0)
-    for start in range(0, len(tokens), chunk_tokens):
-        piece = tokens[start : start + chunk_tokens]
-        targets = tokens[start + 1 : start + 1 + len(piece)]
-        logits = {}
-        for label, cache in caches.items():
-            begun = time.perf_counter()
-            logits[label] = model.forward(piece, cache)[: len(targets)]
-            seconds[label] += time.perf_counter() - begun
-        if len(targets):
-            references = {r: Reference(logits[r], targets) for r in {r for r, _ in pairs}}
-            for pair in pairs:
-                parts[pair].append(references[pair[0]].compare(logits[pair[1]]))
-        yield start + len(piece)
-    yield DocumentResult({p: TokenScores.join(s) for p, s in parts.items()}, dict(caches), seconds)
 
 
 def checkpoints(n_tokens: int, count: int) -> list[int]:

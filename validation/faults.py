@@ -92,6 +92,31 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def shipped_in(folder: Path) -> dict[str, Path]:
+    """Name of each YAML file that comes with the repository in a folder -> the file."""
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def find_yaml(name: str, folder: Path, what: str, error: type[TqError]) -> Path:
+    """The file of a name in ``folder``, or of a path. ``what`` it is to be is told in the message.
+
+    Raises ``error`` for a folder, for what does not exist, and for a name that is no UTF-8: it could not stand in a report.
+    """
+    known = shipped_in(folder)
+    if name in known:
+        return known[name]
+    try:
+        name.encode("utf-8")
+        there = Path(name).is_file()
+        got = f"the folder {name!r}" if Path(name).is_dir() else repr(name)
+    except (OSError, ValueError):  # too long, a zero byte, or bytes that are no text
+        there, got = False, short(name)
+    near = difflib.get_close_matches(name, list(known), n=1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    check(there, what, f"a file, or one of {', '.join(known)}{hint}", got, error)
+    return Path(name)
+
+
 def read_yaml(path: Path, error: type[TqError]) -> Any:
     """Plain data of a YAML file. Raises ``error`` for one that cannot be read, is larger than MAX_BYTES or is no YAML."""
     try:

@@ -21,6 +21,7 @@ from validation.workloads.catalogue import prompts_of
 from validation.workloads.prompt import Prompt
 
 PASS = 0
+MOST_PROMPTS = 10_000
 SHOWN = 12
 Progress = Callable[[str, int, int], None]
 
@@ -48,9 +49,19 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace, progress: Progress) -> int:
     """Read the prompts, find those that flipped, restore part after part; always exit code 0: nothing is judged here."""
     tiny = options.model == "tiny"
+    check(
+        1 <= options.prompts <= MOST_PROMPTS,
+        "prompts",
+        f"1..{MOST_PROMPTS}",
+        options.prompts,
+        ValueRangeError,
+    )
+    length = (320 if tiny else 480) if options.length is None else options.length
+    check(length >= 2, "length", "at least 2 tokens", length, ValueRangeError)
+    check(options.group >= 1, "group", "at least 1 channel", options.group, ValueRangeError)
     model = load_model(options.model)
     name = options.workload or ("episodes" if tiny else "refusal")
-    prompts = prompts_of(model, name, options.prompts, options.length or (320 if tiny else 480))
+    prompts = prompts_of(model, name, options.prompts, length)
     told = all(len(p.alternatives) >= 2 for p in prompts)
     check(told, "workload", "one whose prompts have alternatives", name, ValueRangeError)
     shape = model.shape

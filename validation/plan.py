@@ -45,7 +45,7 @@ class Plan:
             ValueRangeError,
         )
         seed = s.seeds["resampling"]
-        check(seed >= 0, "seed", "0 or more", seed, ValueRangeError)
+        check(0 <= seed < 2**63, "seed", "0..2^63-1", seed, ValueRangeError)
         for use in s.workloads:
             check(use.prompts >= 1, "prompts", "at least 1 per workload", use.prompts, ValueRangeError)
 
@@ -61,7 +61,7 @@ class Plan:
 
     @property
     def kl_budget(self) -> float:
-        """Most that the mean KL of the primary workload may be, nats."""
+        """Most that the mean KL of the primary workload may be, nats. Raises ValueRangeError where the study has no such budget."""
         return self.study.budget(KL).limit
 
     @property
@@ -71,7 +71,7 @@ class Plan:
 
     @property
     def top1_budget(self) -> float:
-        """Least share of equal top tokens in the primary workload."""
+        """Least share of equal top tokens in the primary workload. Raises ValueRangeError where the study has no such budget."""
         return 1 - self.study.budget(TOP1).limit
 
     @property
@@ -181,8 +181,11 @@ def _amounts(study: Study, prompts: int | None, length: int | None, names: Seque
 
 def _budgets(study: Study, kl: float | None, top1: float | None) -> Study:
     finite = kl is None or 0 < kl < float("inf")
-    check(finite, "kl_budget", "nats, more than 0", kl, ValueRangeError)
+    check(finite, "kl_budget", "a finite number of nats, more than 0", kl, ValueRangeError)
     check(top1 is None or 0 < top1 <= 1, "top1_budget", "a share in 0..1, not 0", top1, ValueRangeError)
+    for metric, given in ((KL, kl), (TOP1, top1)):
+        if given is not None:
+            study.budget(metric)  # a limit of nothing would be dropped in silence
     limits = {KL: kl, TOP1: None if top1 is None else max(1 - top1, 1e-12)}
     budgets: list[Budget] = []
     for budget in study.budgets:

@@ -10,7 +10,7 @@ from typing import Any
 from tq_core.codecs.arms import get_arm
 from tq_core.kernels.backend import backend_statuses, get_backend
 from tq_core.model.interface import LanguageModel
-from tq_core.model.zoo import load_model
+from tq_core.model.zoo import load_model as load_model  # what a caller of ``examine`` needs beside it
 from validation import tables, words
 from validation.bench.protocol.measure import measure
 from validation.comparisons import comparisons
@@ -21,8 +21,9 @@ from validation.findings import Findings, collect
 from validation.fitted import arm_on
 from validation.gates import count, overall
 from validation.parity_report import Certificate, certify
-from validation.plan import Plan, make_plan
+from validation.plan import Plan
 from validation.prompt_metrics import PROMPT_METRICS
+from validation.reply_rows import reply_rows
 from validation.rules import gates_for
 from validation.schema import Record
 from validation.tables_workloads import workload_rows
@@ -38,43 +39,6 @@ def prompts_for(plan: Plan, model: LanguageModel) -> dict[str, list[Prompt]]:
     return {u.name: prompts_of(model, u.name, u.prompts, u.tokens) for u in plan.study.workloads}
 
 
-def run(
-    model_name: str = "tiny",
-    arm_names: Sequence[str] | None = None,
-    *,
-    progress: Progress | None = None,
-    command: str = "",
-    certificate: Certificate | None = None,
-    executor: Executor | None = None,
-    fresh: bool = False,
-    **settings: Any,
-) -> Record:
-    """Validate the first of ``arm_names`` on a model; the other arms are run beside it on the same prompts.
-
-    ``settings`` are arguments of ``make_plan`` (study, prompts, length, options, kl_budget, ...); ``certificate`` replaces the
-    parity check by one that was made before; ``executor`` says where prompts are read. Nothing is written but kept readings. Raises
-    TqError subclasses for settings that cannot be used and ModelUnavailable when the model is not to be had.
-    """
-    plan = make_plan(model_name, arm_names, **settings)
-    return run_plan(
-        plan, load_model(model_name), progress, command, certificate, executor=executor, fresh=fresh
-    )
-
-
-def run_plan(
-    plan: Plan,
-    model: LanguageModel,
-    progress: Progress | None = None,
-    command: str = "",
-    certificate: Certificate | None = None,
-    *,
-    executor: Executor | None = None,
-    fresh: bool = False,
-) -> Record:
-    """`run` with a plan and a loaded model."""
-    return examine(plan, model, progress, command, certificate, executor=executor, fresh=fresh)[0]
-
-
 def examine(
     plan: Plan,
     model: LanguageModel,
@@ -85,7 +49,11 @@ def examine(
     executor: Executor | None = None,
     fresh: bool = False,
 ) -> tuple[Record, Findings]:
-    """The record of a run and what it was made from."""
+    """(record, what it was made from) of a plan on its loaded model.
+
+    certificate: replaces the parity check by one that was made before. executor: where prompts are read, this process if
+    None. Nothing is written but kept readings. Raises TqError subclasses for what cannot be used, and what ``collect`` raises.
+    """
     started, begun = now(), time.monotonic()
     prompts = prompts_for(plan, model)
     backend = get_backend(plan.backend)
@@ -186,6 +154,7 @@ def make_record(
         decisions=[d.as_dict() for d in decisions(f)],
         comparisons=comparisons(f),
         trajectories=trajectories(f),
+        replies=reply_rows(f, model),
     )
 
 

@@ -45,6 +45,7 @@ class Record:
     decisions: Rows = field(default_factory=list)  # losses and bounds against the budgets of the study
     comparisons: Rows = field(default_factory=list)  # claims of difference, one Holm family
     trajectories: Rows = field(default_factory=list)  # where replies leave the reference's
+    replies: Rows = field(default_factory=list)  # free replies scored per arm; they decide nothing
     performance: Rows = field(default_factory=list)  # timings per arm and context; they decide nothing
 
     def as_dict(self) -> dict[str, Any]:

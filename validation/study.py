@@ -89,7 +89,9 @@ class Study:
     def budget(self, metric: str) -> Budget:
         """The primary workload's budget of a metric. Raises ValueRangeError where the study has none."""
         found = [b for b in self.budgets if (b.workload, b.metric) == (self.primary.name, metric)]
-        check(bool(found), f"study {self.name}", f"a budget of {metric}", "none", ValueRangeError)
+        there = ", ".join(f"{b.metric} on {b.workload}" for b in self.budgets) or "none"
+        wanted = f"one of {metric} on {self.primary.name}, its first workload"
+        check(bool(found), f"budgets of study {self.name}", wanted, there, ValueRangeError)
         return found[0]
 
     def describe(self) -> dict[str, Any]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tq_core.errors import TqError, check
+from tq_core.errors import TqError
 from validation.controls import CONTROL_NAMES, validation_arm_names
-from validation.faults import Faults, read_yaml, short
+from validation.faults import Faults, find_yaml, read_yaml, shipped_in, short
 from validation.prompt_metrics import PROMPT_METRICS
 from validation.study import (
     ANY_MODEL,
@@ -159,19 +158,12 @@ def read_study(path: str | Path) -> Study:
 
 def shipped() -> dict[str, Path]:
     """Name of each study that comes with the repository -> its file."""
-    return {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
+    return shipped_in(FOLDER)
 
 
 def find_study(name: str) -> Study:
     """A study by the name of a shipped one or by path. Raises StudyError."""
-    known = shipped()
-    if name in known:
-        return read_study(known[name])
-    near = difflib.get_close_matches(name, list(known), n=1)
-    hint = f" (did you mean {near[0]}?)" if near else ""
-    there = Path(name).is_file()
-    check(there, "study", f"a file, or one of {', '.join(known)}{hint}", repr(name), StudyError)
-    return read_study(name)
+    return read_study(find_yaml(name, FOLDER, "study", StudyError))
 
 
 DEFAULT_STUDIES = {"tiny": "tiny-episodes", "smollm2": "smollm2-chat", "gemma": "gemma-text"}

@@ -83,7 +83,7 @@ def run(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     check_out(options.out)
     arm_options = {"key_bits": options.key_bits, "value_bits": options.value_bits, "window": options.window}
     arm_options |= {"sinks": options.sinks, "seed": options.rotation_seed}
-    study = find_study(options.study) if options.study else None
+    study = None if options.study is None else find_study(options.study)
     wanted: dict[str, Any] = {
         "prompts": options.prompts,
         "length": options.length,

@@ -1,4 +1,4 @@
-"""Command line: ``python -m tq_core.nbtools execute notebooks/ --out DIR``, ``normalise [--check]`` and ``site``.
+"""Command line: ``python -m tq_core.nbtools execute [--check|--write] [--out DIR]``, ``normalise [--check]``, ``site``.
 
 Exit 0 when all is well, 1 when a notebook failed or a check found something, 2 for bad input,
 130 when stopped.
@@ -14,46 +14,17 @@ from pathlib import Path
 import nbformat
 
 from tq_core.errors import ValueRangeError
+from tq_core.nbtools.depends import FAST
 from tq_core.nbtools.lint import problems
-from tq_core.nbtools.normalise import normal_text, notebook_files, strip_live, to_text
+from tq_core.nbtools.normalise import normal_text, notebook_files
+from tq_core.nbtools.runs import FAST_VARIABLE, absent, replace_file, run_execute
 from tq_core.paths import BUILD, ROOT
 
 DEFAULT = [ROOT / "notebooks"]
-FAST_VARIABLE = "TQ_NOTEBOOK_FAST"
 
 
 def _say(line: str) -> None:
     print(line, flush=True)
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
-
-
-def run_execute(files: list[Path], out: Path | None, write: bool, timeout: int) -> int:
-    """Run the notebooks one after the other; one that fails does not stop the others."""
-    from tq_core.nbtools.execute import execute
-
-    failures = []
-    for path in files:
-        outcome = execute(path, timeout, _say)
-        word = "FAILED" if outcome.failure else "ok"
-        _say(f"{path.stem}  {word}, {outcome.code_cells} code cells in {outcome.seconds:.0f} s")
-        if outcome.failure:
-            _say(f"  {outcome.failure}")
-            failures.append(outcome.failure)
-        if out is not None:
-            out.mkdir(parents=True, exist_ok=True)
-            _replace(out / path.name, to_text(strip_live(outcome.notebook)))
-        if write and not outcome.failure:
-            _replace(path, normal_text(to_text(outcome.notebook)))
-    _say(f"{len(files) - len(failures)} of {len(files)} notebooks ran top to bottom")
-    for failure in failures:
-        _say(f"  {failure}")
-    return 1 if failures else 0
 
 
 def run_site(out: Path, notebooks: Path, report: Path) -> int:
@@ -85,7 +56,7 @@ def run_normalise(files: list[Path], check: bool) -> int:
             if check:
                 found.insert(0, "not in its committed form; run `python -m tq_core.nbtools normalise`")
             else:
-                _replace(path, normal)
+                replace_file(path, normal)
                 _say(f"{path.name}: rewritten")
         for problem in found:
             _say(f"{path.name}: {problem}")
@@ -101,8 +72,10 @@ def main(arguments: list[str] | None = None) -> int:
     run = commands.add_parser("execute", help="run notebooks top to bottom, each in a fresh kernel")
     run.add_argument("paths", nargs="*", type=Path, default=DEFAULT)
     run.add_argument("--out", type=Path, help="folder for the executed copies")
-    run.add_argument(
-        "--write", action="store_true", help="also put the outputs, normalised, into the originals"
+    what = run.add_mutually_exclusive_group()
+    what.add_argument("--write", action="store_true", help="put the outputs, normalised, into the originals")
+    what.add_argument(
+        "--check", action="store_true", help="compare the outputs with the committed ones, exit 1 on drift"
     )
     run.add_argument("--timeout", type=int, default=1800, help="seconds that a cell may take")
     run.add_argument("--fast", action="store_true", help=f"reduced sizes (sets {FAST_VARIABLE}=1)")
@@ -130,8 +103,12 @@ def main(arguments: list[str] | None = None) -> int:
         return run_normalise(files, options.check)
     if options.fast:
         os.environ[FAST_VARIABLE] = "1"
+    if options.write and FAST in absent():
+        parser.error(
+            f"--write: committed outputs are of full sizes, expected no --fast and no ${FAST_VARIABLE}"
+        )
     try:
-        return run_execute(files, options.out, options.write, options.timeout)
+        return run_execute(files, options.out, options.timeout, _say, options.write, options.check)
     except KeyboardInterrupt:
         _say("stopped; notebooks that had finished are as they should be")
         return 130

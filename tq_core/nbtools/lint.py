@@ -19,6 +19,27 @@ SETUP = "from tq_core.show import nb\n\nnb.setup()"
 # Homes and temporary folders; a path below them names somebody's machine.
 _PATHS = re.compile(r"(?:/home/|/root/|/Users/|/tmp/|[A-Z]:\\\\)[\w.-]")
 _ADDRESS = re.compile(r"\bat 0x[0-9a-f]{6,}")
+# A number with a unit of time or of speed.
+_TIMING = re.compile(
+    r"(?<![\w.])\d+(?:[.,]\d+)*(?: s| ?(?:ns|[uµμ]s|ms|sec|seconds?|minutes?|[kMG]i?B/s|[GT]FLOP/?s|tok(?:en)?s?/s))(?!\w)"
+)
+
+
+def _words(output: Any) -> str:
+    """What an output says in text, tags of HTML left out."""
+    if output.output_type == "stream":
+        return str(output.text)
+    kinds = (text for kind, text in output.get("data", {}).items() if kind.startswith("text/"))
+    return re.sub(r"<[^>]*>", " ", "\n".join(map(str, kinds)))
+
+
+def _timings(cell: Any, sources: str) -> Iterator[str]:
+    """Times and speeds in a cell's text that no source of the notebook states: measured ones differ with every run."""
+    if MACHINE_TAG in tags(cell):
+        return
+    found = {m[0] for output in cell.outputs for m in _TIMING.finditer(_words(output))}
+    for figure in sorted(figure for figure in found if figure not in sources):
+        yield f"an output holds a time or a speed: {figure!r}; tag the cell {MACHINE_TAG!r}, or leave the figure out"
 
 
 def _cell_problems(cell: Any) -> Iterator[str]:
@@ -70,6 +91,9 @@ def problems(notebook: Any) -> list[str]:
     for heading in ("You will be able to decide", "## Summary", "## What this does not show"):
         if heading not in prose:
             found.append(f"expected the words {heading!r} in a text cell")
+    sources = "\n".join(cell.source for cell in cells)
     for number, cell in enumerate(cells, 1):
         found += [f"cell {number}: {problem}" for problem in _cell_problems(cell)]
+        if cell.cell_type == "code":
+            found += [f"cell {number}: {problem}" for problem in _timings(cell, sources)]
     return found

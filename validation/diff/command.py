@@ -10,8 +10,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tq_core.errors import ValueRangeError, check
-
 
 def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     """Add `diff` to the sub-commands of a parser."""
@@ -34,11 +32,11 @@ def run(options: argparse.Namespace) -> int:
     """Print the difference and return the exit code. ReportError for a report that is damaged or of another version."""
     from validation.diff.compare import compare
     from validation.diff.load import load
-    from validation.diff.page import write_page
+    from validation.diff.page import check_place, write_page
     from validation.diff.text import as_text
 
     if options.html is not None:
-        check(not options.html.is_dir(), "html", "a file", f"the folder {options.html}", ValueRangeError)
+        check_place(options.html)
     found = compare(load(options.first), load(options.second), options.force)
     if options.html is not None:
         write_page(found, options.html, str(options.first), str(options.second))

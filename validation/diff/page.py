@@ -8,8 +8,9 @@ from typing import Any
 from validation.diff.compare import Difference
 from validation.diff.text import CHANGED, opening, ranked, value
 from validation.report import render
-from validation.report.files import encoded, write_files
+from validation.report.files import check_own, encoded, write_files
 
+TITLE = b": two validation reports</title>"
 MARKS = {"identical": "pass", "same": "pass", "improved": "pass", "regressed": "fail", "not comparable": "incomplete"}  # fmt: skip
 
 
@@ -30,6 +31,12 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [*told, value(row["first"]), value(row["second"]), row["unit"], row["why"]]
 
 
+def check_place(path: Path) -> None:
+    """Raise ValueRangeError for a folder, and for a file that is no page of an earlier difference and not empty."""
+    check_own(path, "html", "a page of an earlier `tq diff`", lambda data: TITLE in data[:2000])
+
+
 def write_page(d: Difference, path: Path, first: str, second: str) -> None:
-    """Write the page, whole or not at all. Raises ReportError when it cannot be written."""
+    """Write the page, whole or not at all. Raises the error of ``check_place``, and ReportError when it cannot be written."""
+    check_place(path)
     write_files(encoded({path.name: render_page(d, first, second)}), path.parent)

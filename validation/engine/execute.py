@@ -10,14 +10,20 @@ from typing import Protocol
 
 from tq_core.errors import TqError, ValueRangeError, check
 from tq_core.model.zoo import load_model
+from validation.engine.arithmetic import arithmetic
 from validation.engine.cell import Job, compute
 from validation.engine.reading import Row
 
+MOST_PROCESSES = 256
 Answer = tuple[int, str, Row]  # index of the job, label of the seat, its reading
 
 
 class WorkerLost(TqError):
     """A process that computed readings ended before it gave them."""
+
+
+class WorkerDiffers(TqError):
+    """A process rounds otherwise than the one that asked it, so its readings would have other bits."""
 
 
 class Executor(Protocol):
@@ -31,6 +37,13 @@ def one_job(model: str, job: Job) -> list[tuple[str, Row]]:
     return [(label, reading.as_row()) for label, reading in compute(job, load_model(model))]
 
 
+def checked_job(model: str, job: Job, expected: str) -> list[tuple[str, Row]]:
+    """``one_job`` in a process whose ``arithmetic`` is the expected one. Raises WorkerDiffers."""
+    found = arithmetic()
+    check(found == expected, "workers: arithmetic", expected[:16], found[:16], WorkerDiffers)
+    return one_job(model, job)
+
+
 class Serial:
     """One job after the other; each reading is given as soon as it is there."""
 
@@ -42,23 +55,25 @@ class Serial:
 
 
 class Processes:
-    """``count`` processes of this machine, each with its own copy of the model. Raises ValueRangeError unless count >= 1."""
+    """``count`` processes of this machine, each with its own copy of the model. Raises ValueRangeError for a count outside 1..256."""
 
     def __init__(self, count: int) -> None:
-        check(count >= 1, "workers", "1 or more", count, ValueRangeError)
+        check(1 <= count <= MOST_PROCESSES, "workers", f"1..{MOST_PROCESSES}", count, ValueRangeError)
         self._count = count
 
     def run(self, model: str, jobs: Sequence[Job]) -> Iterator[Answer]:
         """Readings as jobs end; an error of a job ends the run, and what came before it has been given.
 
-        Raises WorkerLost when a process ends by itself, for want of memory for example.
+        Raises WorkerLost when a process ends by itself, for want of memory for example, and WorkerDiffers when one rounds
+        otherwise than this one, as another number of threads of its matrix products makes it.
         """
         # A forked child would share the parent's interpreter of C++, which is not made for that.
+        expected = arithmetic()
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(min(self._count, max(1, len(jobs))), mp_context=context) as pool:
             waiting: dict[Future[list[tuple[str, Row]]], int] = {}
             try:
-                waiting = {pool.submit(one_job, model, job): i for i, job in enumerate(jobs)}
+                waiting = {pool.submit(checked_job, model, job, expected): i for i, job in enumerate(jobs)}
                 while waiting:
                     done, _ = wait(waiting, return_when=FIRST_COMPLETED)
                     for future in done:

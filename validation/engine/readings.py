@@ -51,7 +51,7 @@ def read_all(
     """Readings of every job. name: what ``load_model`` takes. fresh: take nothing that was kept.
 
     Stopped at any moment, what was computed so far is kept; with ``partial`` it is also returned, and ``ended`` says why. A full disk does not end the run: the readings are then
-    only in memory, and ``unkept`` says so. Raises what an arm's cache raises.
+    only in memory, and ``unkept`` says so. progress: of what is computed, kept readings left out. Raises what an arm's cache raises.
     """
     store = store or default_store()
     out = Readings([{} for _ in jobs])
@@ -67,7 +67,8 @@ def read_all(
         if lost or not own:
             missing.append((index, replace(job, seats=lost, fresh=fresh)))
     total = sum(1 + len(job.seats) for job in jobs)
-    done = out.reused
+    # What was kept is no work: counted as done, it would make the time that is left look short.
+    kept = f", {out.reused} more were kept" if out.reused else ""
     try:
         for position, label, row in (executor or Serial()).run(name, [job for _, job in missing]):
             index = missing[position][0]
@@ -79,14 +80,14 @@ def read_all(
                 store.keep_row(keys[index][label], row)
             except OSError as error:
                 out.unkept = f"{store.rows}: {error.strerror}"
-            done += 1
             if progress:
-                progress(f"readings, now {jobs[index].prompt.name}", done, total)
+                told = f"readings, now {jobs[index].prompt.name}{kept}"
+                progress(told, out.computed, total - out.reused)
     except (KeyboardInterrupt, WorkerLost) as error:
         if not partial:
             raise
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
-        out.ended = f"{why}; {done} of {total} readings were there"
+        out.ended = f"{why}; {out.reused + out.computed} of {total} readings were there"
     return out
 
 

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tq_core.errors import TqError, ValueRangeError, check
 
 SUMS, MARK = "SHA256SUMS", ".complete"
+STAGING = ".report-"
+_STAGED = re.compile(r"\.report-[a-z0-9_]{8}")
+LEFT_SECONDS = (
+    600.0  # a folder of staged files that old belongs to no run that still writes: writing takes seconds
+)
 
 
 class ReportError(TqError):
@@ -38,7 +45,7 @@ def write_files(files: Mapping[str, bytes], out_dir: str | os.PathLike[str]) -> 
 
     All are complete and on the disk before the first is moved into place. When that fails or is interrupted, the
     earlier files of these names are put back, the last one last. A process that is killed between two moves leaves
-    no file of the last name. Raises ReportError when the folder cannot be written or is full, and ValueRangeError
+    no file of the last name; what it left staged is removed by the next write, see ``clear_left``. Raises ReportError when the folder cannot be written or is full, and ValueRangeError
     when ``out_dir`` is a file.
     """
     folder = Path(out_dir)
@@ -46,7 +53,8 @@ def write_files(files: Mapping[str, bytes], out_dir: str | os.PathLike[str]) -> 
     made = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=".report-", dir=folder))
+        clear_left(folder)
+        staging = Path(tempfile.mkdtemp(prefix=STAGING, dir=folder))
     except OSError as error:
         raise ReportError(
             f"out: expected a folder that can be written, got {folder}: {error.strerror}"
@@ -65,6 +73,33 @@ def write_files(files: Mapping[str, bytes], out_dir: str | os.PathLike[str]) -> 
         if made and not any(folder.iterdir()):
             folder.rmdir()
     return folder
+
+
+def clear_left(folder: Path) -> None:
+    """Remove folders of staged files that runs left in ``folder`` when they were killed; younger ones may be at work."""
+    for path in folder.glob(f"{STAGING}*"):
+        try:
+            old = time.time() - path.lstat().st_mtime > LEFT_SECONDS
+        except OSError:
+            continue  # another run has just removed it
+        if old and _STAGED.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def check_own(path: Path, name: str, what: str, is_own: Callable[[bytes], bool]) -> None:
+    """Refuse to write over a file of somebody else's: only what is absent, empty or ``is_own(its content)`` may go.
+
+    name: the option that gave the path. what: what the file may be, in words. Raises ValueRangeError.
+    """
+    check(not path.is_dir(), name, "a file", f"the folder {path}", ValueRangeError)
+    try:
+        data = path.read_bytes() if path.is_file() else b""
+        there = path.exists() and not path.is_file()
+    except (OSError, ValueError) as error:
+        raise ValueRangeError(f"{name}: expected a file that can be read, got {path}: {error}") from error
+    mine = not there and (not data or is_own(data))
+    expected = f"a new file, an empty one or {what}"
+    check(mine, name, expected, f"{path}, which is something else and stays as it is", ValueRangeError)
 
 
 def _move(names: Sequence[str], staging: Path, folder: Path) -> None:

@@ -9,12 +9,13 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tq_core.errors import TqError, ValueRangeError, check
-from validation.report.files import ReportError
+from tq_core.errors import TqError
+from validation.report.files import ReportError, check_own
 from validation.report.folder import HTML, check_folder
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 SECONDS = 300
+TITLE = ", validation report"  # how the title of every report's page ends
 
 
 class BrowserMissing(TqError):
@@ -38,6 +39,13 @@ def find_chromium() -> str:
     )
 
 
+def is_report(data: bytes) -> bool:
+    """Whether a file's content is a PDF that Chromium printed of a validation report: its title stands in plain text, or in
+    UTF-16 where the model's name needs that."""
+    utf16 = TITLE.encode("utf-16-be").hex().upper().encode()
+    return data.startswith(b"%PDF-") and (TITLE.encode() in data[:4096] or utf16 in data[:4096].upper())
+
+
 def unfolded(page: str) -> str:
     """The page with everything open that a reader would have to unfold: paper has no clicks."""
     return re.sub(r"<details(?: open)?>", "<details open>", page)
@@ -49,12 +57,12 @@ def write_pdf(folder: str | os.PathLike[str], out: str | os.PathLike[str] | None
 
     The PDF is no part of the sums: it carries the time of printing. Raises ReportError for a report that is
     not whole, a browser that fails, or a place that cannot be written; BrowserMissing; ValueRangeError for an ``out``
-    that is a folder.
+    that is a folder, or a file that is neither empty nor a printed report.
     """
     digest = check_folder(folder)["result_digest"]
-    browser = find_chromium()
     target = Path(out) if out is not None else Path(folder) / f"report-{digest[:8]}.pdf"
-    check(not target.is_dir(), "out", "a file", f"the folder {target}", ValueRangeError)
+    check_own(target, "out", "a report that was printed before", is_report)
+    browser = find_chromium()
     with tempfile.TemporaryDirectory(prefix="tq-pdf-") as work:
         page, made = Path(work) / HTML, Path(work) / "report.pdf"
         page.write_text(unfolded((Path(folder) / HTML).read_text(encoding="utf-8")), encoding="utf-8")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tq_core.errors import TqError, check
+from tq_core.errors import TqError
 from tq_core.model.zoo import model_names
 from validation.compare.plan import parse_arm
 from validation.compare.store import key_of
 from validation.controls import PLANTED_BAD, validation_arm_names
-from validation.faults import Faults, read_yaml
+from validation.faults import Faults, find_yaml, read_yaml, shipped_in
 from validation.prompt_metrics import PROMPT_METRICS
 from validation.study import WorkloadUse
 from validation.workloads.catalogue import WORKLOADS
@@ -186,16 +185,9 @@ def read_sweep(path: str | Path) -> Sweep:
 
 def shipped() -> dict[str, Path]:
     """Name of each sweep that comes with the repository -> its file."""
-    return {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
+    return shipped_in(FOLDER)
 
 
 def find_sweep(name: str) -> Sweep:
     """A sweep by the name of a shipped one or by path. Raises SweepError."""
-    known = shipped()
-    if name in known:
-        return read_sweep(known[name])
-    near = difflib.get_close_matches(name, list(known), n=1)
-    hint = f" (did you mean {near[0]}?)" if near else ""
-    there = Path(name).is_file()
-    check(there, "sweep", f"a file, or one of {', '.join(known)}{hint}", repr(name), SweepError)
-    return read_sweep(name)
+    return read_sweep(find_yaml(name, FOLDER, "sweep", SweepError))

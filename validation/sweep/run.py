@@ -116,18 +116,11 @@ def jobs_of(sweep: Sweep, run: ModelRun) -> tuple[list[Job], dict[str, int]]:
     return jobs, found
 
 
-class _Left:
-    """Progress of one model's readings. Those that were kept are not work, so they stay out of the time that is left."""
-
-    def __init__(self, progress: Progress | None, name: str) -> None:
-        self._progress, self._name, self._kept = progress, name, -1
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        if self._kept < 0:
-            self._kept = done - 1
-        if self._progress:
-            kept = f", {self._kept} more were kept" if self._kept else ""
-            self._progress(f"{self._name}: {what}{kept}", done - self._kept, total - self._kept)
+def _named(progress: Progress | None, name: str) -> Progress | None:
+    """Progress of one model's readings, with its name."""
+    if progress is None:
+        return None
+    return lambda what, done, total: progress(f"{name}: {what}", done, total)
 
 
 def run_sweep(
@@ -149,12 +142,17 @@ def run_sweep(
             continue
         out.models.append(run)
         if run.arms:
-            _read(out, run, executor, store, fresh, _Left(progress, name))
+            _read(out, run, executor, store, fresh, _named(progress, name))
     return out
 
 
 def _read(
-    out: Swept, run: ModelRun, executor: Executor | None, store: Store | None, fresh: bool, progress: Progress
+    out: Swept,
+    run: ModelRun,
+    executor: Executor | None,
+    store: Store | None,
+    fresh: bool,
+    progress: Progress | None,
 ) -> None:
     jobs, where = jobs_of(out.sweep, run)
     read = read_all(run.model, run.name, jobs, executor=executor, store=store, fresh=fresh, progress=progress)

@@ -109,6 +109,23 @@ def _trajectories() -> list[dict[str, Any]]:
     return rows
 
 
+def _replies() -> list[dict[str, Any]]:
+    good = {
+        "prompts": PROMPTS, "tokens_mean": 40.0, "empty": 0, "judged": PROMPTS, "verdicts": {"right": 10, "wrong": 1, "both": 0, "neither": 1},
+        "recalled": 0.875, "invented_numbers": 0, "replies_with_invented": 0, "distinct_ngrams": 1.0, "loops": 0, "loop_rate": 0.0,
+    }  # fmt: skip
+    bad = {
+        **good, "tokens_mean": 48.0, "verdicts": {"right": 0, "wrong": 5, "both": 0, "neither": 7}, "recalled": 0.0,
+        "invented_numbers": 9, "replies_with_invented": 4, "distinct_ngrams": 0.25, "loops": 11, "loop_rate": 0.8,
+    }  # fmt: skip
+    rows = {
+        "reference": good,
+        ARMS[0]: {**good, "verdicts": None, "recalled": None, "judged": 0},
+        ARMS[1]: bad,
+    }
+    return [{"workload": "chat", "arm": arm, **row} for arm, row in rows.items()]
+
+
 def _performance() -> list[dict[str, Any]]:
     told = {"n": 9, "where": "native-avx2", "note": "", "unit": "tokens/s", "median_absolute_deviation": 0.2}
     return [{"what": "decode", "arm": arm, "context": 512, "value": 20.0, **told} for arm in ARMS]
@@ -218,6 +235,7 @@ def make_record(**changes: Any) -> Record:
         "comparisons": [{"workload": "chat", "metric": "kl_mean", "arm": ARMS[0], "other": ARMS[1], "n": PROMPTS, "difference": -1.896,
                          "interval": interval(-1.896), "p": 0.0005, "p_holm": 0.001, "rejected": True, "note": "permutation, exact"}],
         "trajectories": _trajectories(),
+        "replies": _replies(),
         "performance": _performance(),
     }  # fmt: skip
     return Record(**{**fields, **changes})

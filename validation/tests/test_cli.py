@@ -271,6 +271,7 @@ def test_validate_in_a_process_of_its_own_on_the_planted_bad_arm(out):
         "2",
         "--parity",
         "off",
+        "--fresh",
         "--json",
         "--out",
         str(out),

@@ -1,4 +1,6 @@
-"""Reading documents in lockstep, and finding bytes that a ledger does not name."""
+"""What a small run found, attention probed, and finding bytes that a ledger does not name."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,14 +9,14 @@ from tq_core.cache.paged_cache import PagedCache
 from tq_core.codecs.arms import get_arm
 from tq_core.errors import CodecError, ValueRangeError
 from tq_core.kernels.backend import get_backend
-from tq_core.model.exact_cache import ExactCache
 from tq_core.shapes import ModelShape
 from validation.buffers import held_buffers, held_bytes
 from validation.controls import PLANTED_BAD, arm_for
 from validation.engine.cell import ALIGNMENT_BYTES, account
-from validation.evaluate import DocumentResult, checkpoints, probe_attention, read_document
+from validation.evaluate import checkpoints, probe_attention
 from validation.findings import ArmFindings, probed_layers
 from validation.plan import make_plan
+from validation.study_file import find_study
 
 SHAPE = ModelShape(2, 4, 2, 32)
 
@@ -68,27 +70,6 @@ def test_more_bits_agree_better_with_exact_attention():
         errors.append(got.output_error.mean())
         taus.append(got.tau.mean())
     assert errors == sorted(errors, reverse=True) and taus == sorted(taus)
-
-
-def test_reading_in_chunks_equals_reading_at_once(tiny):
-    tokens = np.arange(100, dtype=np.int32) % tiny.vocab_size
-
-    def read(chunk):
-        caches = {"a": ExactCache(tiny.shape), "b": PagedCache(tiny.shape, get_arm("fp16"), get_backend())}
-        *steps, result = read_document(tiny, tokens, caches, [("a", "b")], chunk)
-        assert isinstance(result, DocumentResult) and steps[-1] == 100
-        return result.scores["a", "b"]
-
-    whole, pieces = read(100), read(33)
-    assert len(whole) == len(pieces) == 99
-    np.testing.assert_allclose(pieces.nll, whole.nll, rtol=1e-4)
-
-
-def test_labels_and_lengths_are_checked(tiny):
-    with pytest.raises(ValueRangeError, match="pairs"):
-        next(read_document(tiny, np.zeros(4, np.int32), {"a": ExactCache(tiny.shape)}, [("a", "nobody")]))
-    with pytest.raises(ValueRangeError, match="tokens"):
-        next(read_document(tiny, np.zeros(1, np.int32), {}, []))
 
 
 @pytest.mark.parametrize("n", [2, 3, 7, 512])
@@ -164,3 +145,18 @@ def test_a_budget_of_ones_own_is_recorded():
     plan = make_plan("tiny", kl_budget=0.5)
     assert plan.exploratory == ("budget of kl_mean on episodes: 0.5",) and plan.kl_why == "set by the caller"
     assert plan.registered == make_plan("tiny").registered != plan.study.sha256
+
+
+def test_a_budget_that_the_study_does_not_have_is_refused_by_name():
+    study = find_study("tiny-episodes")
+    bare = replace(
+        study, budgets=tuple(b for b in study.budgets if b.metric not in ("kl_mean", "top1_agreement"))
+    )
+    told = r"budgets of study tiny-episodes: expected one of {} on episodes, its first workload, got "
+    for setting, metric in (("kl_budget", "kl_mean"), ("top1_budget", "top1_agreement")):
+        with pytest.raises(ValueRangeError, match=told.format(metric)):
+            make_plan("tiny", study=bare, **{setting: 0.5})
+    plan = make_plan("tiny", study=bare)
+    for name in ("kl_budget", "kl_why", "top1_budget", "top1_why"):
+        with pytest.raises(ValueRangeError, match="budgets of study tiny-episodes: expected one of"):
+            getattr(plan, name)

@@ -2,14 +2,16 @@
 
 import pytest
 
-from validation.runner import run
+from tq_core.model.zoo import load_model
+from validation.plan import make_plan
+from validation.runner import examine
 from validation.study_file import find_study
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
 
 
 def test_smollm2_on_one_short_document():
-    record = run(
+    plan = make_plan(
         "smollm2",
         prompts=1,
         length=224,
@@ -19,6 +21,7 @@ def test_smollm2_on_one_short_document():
         parity="off",
         trials=False,
     )
+    record, _ = examine(plan, load_model("smollm2"))
     gates = {g["name"]: g for g in record.gates}
     for name in ("tokens-compressed", "output-changed", "window-exact", "no-shadow", "ledger", "no-op"):
         assert gates[name]["status"] == "pass", gates[name]

@@ -13,8 +13,9 @@ from tq_core.codecs.arm import WINDOW
 from tq_core.errors import ValueRangeError, check
 from tq_core.model.interface import LanguageModel
 from validation.scenarios import EPISODE_SEED, episode_documents, read_text, text_entries
+from validation.workloads.conversation import literal_ids
 from validation.workloads.prompt import Prompt
-from validation.workloads.task import as_tokens, literal_ids
+from validation.workloads.task import as_tokens
 from validation.workloads.workload import Workload
 
 NAME, VERSION = "boundary", 1

@@ -18,8 +18,9 @@ from random import Random
 from tq_core.errors import ValueRangeError, check
 from tq_core.model.interface import LanguageModel
 from validation.scenarios import read_text, text_entries
+from validation.workloads.conversation import literal_ids
 from validation.workloads.prompt import Prompt
-from validation.workloads.task import as_tokens, literal_ids, random_of
+from validation.workloads.task import as_tokens, random_of
 from validation.workloads.workload import Workload
 
 NAME, VERSION = "code", 1

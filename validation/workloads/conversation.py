@@ -25,9 +25,19 @@ class Conversation:
     stop_ids: tuple[int, ...]
 
 
+def literal_ids(model: LanguageModel, text: str, first: bool = False) -> list[int]:
+    """Token ids of ``text``, special tokens in it read as characters; only the ``first`` text begins as texts begin."""
+    tokenizer: Any = getattr(model, "tokenizer", None)
+    if tokenizer is not None:
+        return [*(tokenizer.begin if first else ()), *tokenizer.encode(text, parse_special=False)]
+    ids = model.tokenize(text)
+    return ids if first else ids[len(model.tokenize("")) :]
+
+
 def conversation(model: LanguageModel, messages: Sequence[Message]) -> Conversation:
     """Token ids of a conversation. A model without conversation tokens reads "User: ..." and "Assistant: ..." lines.
 
+    In both forms the contents are plain characters: "<|im_end|>" in a message ends no turn and no text.
     Raises ValueRangeError without messages and for the tiny model, which knows no sentences.
     """
     check(len(messages) > 0, "messages", "one or more", len(messages), ValueRangeError)
@@ -37,4 +47,4 @@ def conversation(model: LanguageModel, messages: Sequence[Message]) -> Conversat
     if known is not None:
         return Conversation(chat_tokens(tokenizer, messages), known.name, stop_ids(tokenizer))
     lines = [f"{NAMES[m.role]}: {m.content}" for m in messages]
-    return Conversation(model.tokenize("\n\n".join([*lines, "Assistant:"])), "transcript", ())
+    return Conversation(literal_ids(model, "\n\n".join([*lines, "Assistant:"]), first=True), "transcript", ())

@@ -3,137 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import numpy as np
 
 from tq_core.errors import PromptFileError, ValueRangeError, check
 from tq_core.model.chat import Message
 from tq_core.model.interface import LanguageModel
-from validation.workloads.conversation import conversation
+from validation.workloads.conversation import conversation, literal_ids
+from validation.workloads.jsonl_lines import Fault, read_lines, refuse, short
 from validation.workloads.prompt import NOTHING, Prompt
-from validation.workloads.task import as_tokens, literal_ids
+from validation.workloads.task import as_tokens
 from validation.workloads.workload import Workload
 
-FILE_BYTES, LINE_BYTES = 64 << 20, 1 << 20
-NAMED = 100  # faults told in full; of more, the lines are told
-SCHEMA = Path(__file__).parents[1] / "schema" / "prompts-v1.schema.json"
-BOM = b"\xef\xbb\xbf"  # some editors put it before UTF-8; it belongs to no line
+FILE_BYTES = 64 << 20
 
 
-@dataclass(frozen=True)
-class Fault:
-    """What is wrong with one line, counted from 1."""
-
-    line: int
-    field: str
-    expected: str
-    got: str
-
-    def __str__(self) -> str:
-        return f"line {self.line}: {self.field}: expected {self.expected}, got {self.got}"
-
-
-def _refuse(name: str, faults: list[Fault]) -> None:
-    if not faults:
-        return
-    told = [str(f) for f in faults[:NAMED]]
-    rest = ", ".join(str(n) for n in dict.fromkeys(f.line for f in faults[NAMED:]))
-    more = [f"and lines {rest}"] if rest else []
-    raise PromptFileError(f"{name}: expected prompts on all lines, got\n  " + "\n  ".join([*told, *more]))
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-@lru_cache(maxsize=1)
-def _schema() -> tuple[Any, dict[str, Any]]:
-    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
-    return jsonschema.Draft202012Validator(schema), schema
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose names differ; JSON itself would keep the last of two in silence."""
-    twice = {name for n, (name, _) in enumerate(pairs) if name in dict(pairs[:n])}
-    if twice:
-        raise ValueError(f"the field {sorted(twice)[0]!r} twice")
-    return dict(pairs)
-
-
-def _not_a_number(text: str) -> None:
-    raise ValueError(f"{text}, which JSON does not have")
-
-
-def _object(number: int, line: bytes) -> tuple[dict[str, Any], list[Fault]]:
-    """The object on a line, or what is wrong with it."""
-    if len(line) > LINE_BYTES:
-        return {}, [Fault(number, "line", f"at most {LINE_BYTES} bytes", str(len(line)))]
-    try:
-        value = json.loads(line.decode("utf-8"), object_pairs_hook=_once, parse_constant=_not_a_number)
-        json.dumps(value, ensure_ascii=False).encode("utf-8")  # halves of a surrogate pair are no text
-    except (UnicodeDecodeError, UnicodeEncodeError) as error:
-        return {}, [Fault(number, "line", "UTF-8", f"{error.reason} at position {error.start}")]
-    except RecursionError:
-        return {}, [Fault(number, "line", "JSON that is not nested this deeply", f"{len(line)} bytes of it")]
-    except ValueError as error:
-        got = f"{error}: {_short(line[:60].decode('utf-8', 'replace'))}" if line.strip() else "an empty line"
-        return {}, [Fault(number, "line", "a JSON object", got)]
-    return (
-        (value, [])
-        if isinstance(value, dict)
-        else ({}, [Fault(number, "line", "a JSON object", _short(value))])
-    )
-
-
-def _faults(number: int, value: dict[str, Any]) -> Iterator[Fault]:
-    """What the schema and the rules between fields find wrong with an object."""
-    validator, schema = _schema()
-    fields = schema["properties"]
-    for missing in [n for n in schema["required"] if n not in value]:
-        yield Fault(number, missing, fields[missing]["description"], "nothing")
-    for unknown in [n for n in value if n not in fields]:
-        yield Fault(number, unknown[:60], f"one of the fields {', '.join(fields)}", "another field")
-    wrong = {str(e.absolute_path[0]) for e in validator.iter_errors(value) if e.absolute_path}
-    for name in sorted(wrong):
-        yield Fault(number, name, fields[name]["description"], _short(value[name]))
-    both = sum(n in value for n in ("text", "messages"))
-    if both != 1:
-        yield Fault(number, "text", "either text or messages", "both" if both else "neither")
-    scored = any(n in value for n in ("answer", "alternatives")) or value.get("new_tokens")
-    if "messages" in value and not scored:
-        yield Fault(number, "answer", "an answer, alternatives or new_tokens after messages", "none of them")
-    if ("accept" in value or "distractors" in value) and not value.get("new_tokens"):
-        yield Fault(
-            number, "new_tokens", "1 or more where a reply is judged by accept or distractors", "none"
-        )
-
-
-def read_lines(data: bytes, name: str) -> list[dict[str, Any]]:
-    """The objects of a file's lines. Raises PromptFileError that names every broken line."""
-    lines = data.removeprefix(BOM).split(b"\n")
-    lines = lines[:-1] if not lines[-1] else lines
-    check(bool(lines), name, "one prompt or more", "an empty file", PromptFileError)
-    values, faults = [], []
-    first_with: dict[str, int] = {}
-    for number, line in enumerate(lines, start=1):
-        value, wrong = _object(number, line.removesuffix(b"\r"))
-        wrong = wrong or list(_faults(number, value))
-        label = value.get("id")
-        if isinstance(label, str):
-            before = first_with.setdefault(label, number)
-            if before != number:
-                wrong.append(Fault(number, "id", f"a name that line {before} does not have", _short(label)))
-        values.append(value)
-        faults += wrong
-    _refuse(name, faults)
-    return values
+def _spoken(model: LanguageModel, field: str, text: str) -> np.ndarray:
+    """Token ids, int32 (n,), of a continuation. Raises ValueRangeError for one that the vocabulary cannot write at all."""
+    ids = literal_ids(model, text)
+    check(len(ids) > 0, field, f"text that {model.name} can write", short(text), ValueRangeError)
+    return as_tokens(ids)
 
 
 def _prompt(model: LanguageModel, value: dict[str, Any], workload: str, sha256: str) -> Prompt:
@@ -145,11 +36,12 @@ def _prompt(model: LanguageModel, value: dict[str, Any], workload: str, sha256: 
         floor_ids = conversation(model, [Message("user", floor)]).ids if floor else []
     else:
         ids, floor_ids = literal_ids(model, value["text"], first=True), literal_ids(model, floor, first=True)
-    alternatives = tuple(as_tokens(literal_ids(model, space + a)) for a in value.get("alternatives", ()))
-    answer = as_tokens(literal_ids(model, space + value["answer"])) if "answer" in value else NOTHING
+    alternatives = tuple(_spoken(model, "alternatives", space + a) for a in value.get("alternatives", ()))
+    answer = _spoken(model, "answer", space + value["answer"]) if "answer" in value else NOTHING
     if len(answer) == 0 and alternatives:
         answer = alternatives[0]
-    whole = "text" in value and len(answer) == 0 and not value.get("new_tokens")
+    new_tokens = int(value.get("new_tokens", 0))  # JSON has one kind of number: 5.0 is whole
+    whole = "text" in value and len(answer) == 0 and not new_tokens
     return Prompt(
         name=value["id"],
         style="user",
@@ -162,7 +54,7 @@ def _prompt(model: LanguageModel, value: dict[str, Any], workload: str, sha256: 
         answer=answer,
         alternatives=alternatives,
         floor=as_tokens(floor_ids) if floor else NOTHING,
-        new_tokens=value.get("new_tokens", 0),
+        new_tokens=new_tokens,
         stop_ids=stop_ids,
         accept=tuple(value.get("accept", ())),
         distractors=tuple(value.get("distractors", ())),
@@ -196,10 +88,13 @@ def file_workload(path: Path | str) -> Workload:
             except ValueRangeError as error:
                 faults.append(Fault(number, "prompt", f"one that {model.name} can read", str(error)))
                 continue
-            if prompts[-1].longest > top:
-                room = f"at most {top} tokens with its continuation, the context of {model.name}"
-                faults.append(Fault(number, value["id"], room, str(prompts[-1].longest)))
-        _refuse(path.name, faults)
+            room = f"at most {top} tokens with its continuation, the context of {model.name}"
+            made = prompts[-1]
+            guessed = len(made.floor) + max(map(len, made.alternatives), default=0)
+            for field, length in (("prompt", made.longest), ("floor", guessed)):
+                if length > top:
+                    faults.append(Fault(number, field, room, f"{length} in {short(made.name)}"))
+        refuse(path.name, faults)
         return prompts
 
     return Workload(

@@ -9,10 +9,11 @@ from random import Random
 
 from tq_core.model.chat import Message
 from tq_core.model.interface import LanguageModel
+from validation.workloads.conversation import literal_ids
 from validation.workloads.filler import sentences
 from validation.workloads.prompt import Prompt
 from validation.workloads.replies import numbers
-from validation.workloads.task import Task, as_tokens, literal_ids, make_prompt, random_of
+from validation.workloads.task import Task, as_tokens, make_prompt, random_of
 from validation.workloads.workload import Workload
 
 NAME, VERSION = "summary", 1

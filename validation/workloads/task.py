@@ -13,7 +13,7 @@ import numpy as np
 from tq_core.errors import ValueRangeError, check
 from tq_core.model.chat import Message
 from tq_core.model.interface import LanguageModel
-from validation.workloads.conversation import conversation
+from validation.workloads.conversation import conversation, literal_ids
 from validation.workloads.prompt import NOTHING, Prompt
 
 ME = "written for this repository"
@@ -41,15 +41,6 @@ class Task:
 def random_of(workload: str, version: int, index: int) -> Random:
     """The random numbers of one prompt: they depend on nothing but its workload, version and place."""
     return Random(f"{workload}:{version}:{index}")
-
-
-def literal_ids(model: LanguageModel, text: str, first: bool = False) -> list[int]:
-    """Token ids of ``text``, special tokens in it read as characters; only the ``first`` text begins as texts begin."""
-    tokenizer: Any = getattr(model, "tokenizer", None)
-    if tokenizer is not None:
-        return [*(tokenizer.begin if first else ()), *tokenizer.encode(text, parse_special=False)]
-    ids = model.tokenize(text)
-    return ids if first else ids[len(model.tokenize("")) :]
 
 
 def as_tokens(ids: Sequence[int]) -> np.ndarray:

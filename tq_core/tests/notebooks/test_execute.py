@@ -1,6 +1,7 @@
-"""Every notebook runs top to bottom in a fresh kernel, in its reduced size ($TQ_NOTEBOOK_FAST=1).
+"""Every notebook runs top to bottom in a fresh kernel and says what is committed; as shipped no exercise is attempted.
 
-The full sizes run in `make workbook`. As shipped no exercise is attempted; with the solutions put in, all pass.
+Notebooks in REDUCED run in reduced sizes ($TQ_NOTEBOOK_FAST=1): their cells that rest on sizes are not compared, which
+the run says, cell by cell. `make drift` compares all of them in full.
 """
 
 from __future__ import annotations
@@ -14,14 +15,6 @@ from typing import Any
 import nbformat
 import pytest
 
-from tq_core.errors import BackendError
-from tq_core.exercises import EXERCISES
-from tq_core.exercises.__main__ import notebooks as exercised
-from tq_core.exercises.insert import solved
-from tq_core.kernels.cling import load_cppyy
-from tq_core.kernels.hosts import preferred_wasmer
-from tq_core.nbtools.execute import execute
-from tq_core.nbtools.lint import problems
 from tq_core.nbtools.normalise import notebook_files, tags
 from tq_core.paths import ROOT
 
@@ -37,49 +30,40 @@ def verdicts(notebook: Any) -> list[str]:
     return found
 
 
-def missing() -> str:
-    """Why the C++ exercises cannot run here; empty when they can."""
-    try:
-        load_cppyy()
-        preferred_wasmer()
-    except BackendError as error:
-        return str(error)
-    return ""
-
-
+# In full sizes these take longer than all others together.
+REDUCED = {"06_native_kernels", "07_wasm_kernels", "08_real_model", "09_codec_family", "12_validation_report"}
 FILES = notebook_files([ROOT / "notebooks"])
+
+
+# What a run left out, by notebook: filled by the first test, told by the second, so that every summary names it.
+left_out: dict[str, list[str]] = {}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
-def test_runs_top_to_bottom(path: Path, tmp_path: Path) -> None:
+def test_runs_top_to_bottom_and_says_what_is_committed(path: Path, tmp_path: Path) -> None:
+    before = path.read_bytes()
     command = [
         sys.executable,
         "-m",
         "tq_core.nbtools",
         "execute",
         str(path),
-        "--fast",
+        "--check",
         "--out",
         str(tmp_path),
     ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    reduced = ["--fast"] if path.stem in REDUCED else []
+    done = subprocess.run([*command, *reduced], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+    left_out[path.stem] = re.findall(r"  not exercised: (.*)", done.stdout)
     ran = nbformat.read(tmp_path / path.name, as_version=4)
-    assert problems(ran) == []
     assert [verdict for verdict in verdicts(ran) if verdict != "NOT ATTEMPTED"] == []
+    assert path.read_bytes() == before
 
 
 @pytest.mark.slow
-@pytest.mark.kernels
-@pytest.mark.parametrize("path", exercised(), ids=lambda p: p.stem)
-def test_solutions_pass_in_their_notebook(path: Path, tmp_path: Path) -> None:
-    exercises = [e for e in EXERCISES.values() if e.notebook == path.name[:2]]
-    made = tmp_path / path.name
-    nbformat.write(solved(nbformat.read(path, as_version=4), exercises), made)
-    outcome = execute(made, 600, lambda line: None)
-    assert outcome.failure == ""
-    found = verdicts(outcome.notebook)
-    assert len(found) == len(exercises)
-    allowed = {"PASS", "NOT EXERCISED"} if missing() else {"PASS"}
-    assert set(found) <= allowed, found
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_every_output_was_compared(path: Path) -> None:
+    if missed := left_out.get(path.stem, ["all cells: it did not run"]):
+        pytest.skip(f"not exercised: drift of {path.stem}, {'; '.join(missed)}")

@@ -103,6 +103,27 @@ def test_lint_finds(cell: Any, message: str) -> None:
     assert message in problem
 
 
+@pytest.mark.parametrize(
+    ("text", "figure"),
+    [
+        ("ready after 3.5 s", "3.5 s"),
+        ("12ms a call", "12ms"),
+        ("1,200 tok/s", "1,200 tok/s"),
+        ("<td>40</td> of 2.5 µs", "2.5 µs"),
+        ("it reads 31.2 GB/s", "31.2 GB/s"),
+        ("in the 1980s, 8 slots, head 3 shares, 4 MiB, 5 steps", ""),
+    ],
+)
+def test_lint_finds_times_and_speeds_that_no_source_states(text: str, figure: str) -> None:
+    cell = with_outputs(v4.new_output("display_data", data={"text/html": text}))
+    found = problems(notebook(cell))
+    assert [repr(figure) in problem for problem in found] == ([True] if figure else [])
+    if figure:
+        assert problems(notebook(with_outputs(stream(text), tags=("machine",)))) == []
+        cell.source = f"limit = '{figure}'"  # a fact that the notebook quotes
+        assert problems(notebook(cell)) == []
+
+
 def test_lint_wants_title_setup_and_limits() -> None:
     found = "\n".join(problems(v4.new_notebook(cells=[v4.new_markdown_cell("text"), v4.new_code_cell("1")])))
     for words in (

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
 import nbformat
 import pytest
 from nbformat import v4
-from PIL import Image
 
 from tq_core.errors import ValueRangeError
 from tq_core.nbtools import site, site_check
@@ -186,34 +183,3 @@ def test_whole_site_has_every_notebook_and_every_formula(whole):
     index = (whole / "index.html").read_text()
     for name in [*(path.stem for path in NOTEBOOKS), "glossary", "family", "claims"]:
         assert f'href="{name}.html"' in index
-
-
-@pytest.mark.slow
-def test_chromium_draws_a_page_light_and_dark(whole, tmp_path):
-    browser = shutil.which("chromium") or shutil.which("chromium-browser")
-    if browser is None:
-        pytest.skip("no Chromium on this machine")
-    corners, ink = [], []
-    for scheme in (1, 0):  # light, dark
-        shot = tmp_path / f"{scheme}.png"
-        options = [
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--hide-scrollbars",
-            "--window-size=900,900",
-        ]
-        options += [
-            f"--user-data-dir={tmp_path / 'profile'}",
-            f"--blink-settings=preferredColorScheme={scheme}",
-        ]
-        page = (whole / "01_cache_budget.html").as_uri()
-        subprocess.run(
-            [browser, *options, f"--screenshot={shot}", page], check=True, capture_output=True, timeout=120
-        )
-        with Image.open(shot) as picture:
-            grey = picture.convert("L")
-            corners.append(grey.getpixel((2, 890)))
-            ink.append(sum(n for level, n in enumerate(grey.histogram()) if abs(level - corners[-1]) > 100))
-    assert corners[0] > 240 and corners[1] < 40, "the page's background follows the theme"
-    assert min(ink) > 5_000, "text stands out from the background in both themes"

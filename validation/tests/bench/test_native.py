@@ -6,6 +6,7 @@ import json
 import sys
 from dataclasses import replace
 
+import jsonschema
 import numpy as np
 import pytest
 
@@ -146,7 +147,6 @@ def tiny_result():
 
 
 def test_a_tiny_run_fits_the_schema(tiny_result) -> None:
-    jsonschema = pytest.importorskip("jsonschema")
     jsonschema.validate(json.loads(json.dumps(tiny_result)), json.loads(SCHEMA.read_text()))
     names = {r["name"] for r in tiny_result["rows"]}
     best = native_targets()[-1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import jsonschema
 import pytest
 
 from tq_core.codecs.arms import get_arm
@@ -36,7 +37,6 @@ def at(result: dict[str, Any], what: str, context: int = CONTEXT) -> dict[str, A
 
 
 def test_every_measurement_has_a_row_and_the_result_fits_the_schema(result: dict[str, Any]) -> None:
-    jsonschema = pytest.importorskip("jsonschema")
     jsonschema.validate(json.loads(json.dumps(result)), SCHEMA)
     assert len(rows.MEASUREMENTS) - 1 == 13  # peak RSS or peak WASM pages: two rows for one of the thirteen
     assert [r["what"] for r in result["rows"]] == 2 * list(rows.UNITS)
@@ -49,7 +49,6 @@ def test_every_measurement_has_a_row_and_the_result_fits_the_schema(result: dict
 
 
 def test_the_committed_run_fits_the_schema_and_lacks_nothing_silently() -> None:
-    jsonschema = pytest.importorskip("jsonschema")
     made = json.loads((ROOT / "validation" / "bench" / "results" / "smollm2-protocol.json").read_text())
     jsonschema.validate(made, SCHEMA)
     assert len(made["rows"]) == len(made["arms"]) * len(made["contexts"]) * len(rows.UNITS)

@@ -7,8 +7,9 @@ import pytest
 from tq_core.codecs.arms import get_arm
 from tq_core.errors import ValueRangeError
 from validation.compare.store import Store
+from validation.engine import execute
 from validation.engine.cell import Job, Seat
-from validation.engine.execute import Processes, Serial, executor_for
+from validation.engine.execute import Processes, Serial, WorkerDiffers, executor_for
 from validation.engine.keys import code_digest, reading_key
 from validation.engine.readings import read_all
 from validation.workloads.episodes import WORKLOAD
@@ -77,6 +78,22 @@ def test_a_damaged_reading_is_computed_again(tiny, jobs, store):
         path.write_text(json.dumps(kept))
     again = read_all(tiny, "tiny", jobs[:1], store=store)
     assert again.computed == 3 and rows(again) == rows(whole)
+
+
+def test_the_time_left_is_of_what_is_computed_and_kept_readings_are_told(tiny, jobs, store):
+    """Nine readings, three of them kept: a third of the work is two of six, whatever was there before."""
+    read_all(tiny, "tiny", jobs[:1], store=store)
+    seen = []
+    read_all(tiny, "tiny", jobs, store=store, progress=lambda *a: seen.append(a))
+    assert [a[1:] for a in seen] == [(i + 1, 6) for i in range(6)]
+    assert all(a[0].endswith(", 3 more were kept") for a in seen)
+
+
+@pytest.mark.slow
+def test_a_process_that_rounds_otherwise_is_refused(tiny, jobs, store, monkeypatch):
+    monkeypatch.setattr(execute, "arithmetic", lambda: "0" * 64)  # here alone: a child imports its own
+    with pytest.raises(WorkerDiffers, match="workers: arithmetic: expected 0000000000000000, got"):
+        read_all(tiny, "tiny", jobs, store=store, executor=Processes(1), fresh=True)
 
 
 @pytest.mark.slow

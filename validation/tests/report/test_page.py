@@ -24,8 +24,9 @@ def visible(page):
 
 def test_the_sections_stand_in_the_reports_order(page):
     ids = [a["id"] for tag, a in page.tags if tag == "section"]
-    assert ids[:7] == ["study", "gates", "workloads", "decisions", "comparisons", "trajectories", "samples"]
-    assert ids[7:] == ["quality", "attention", "controls", "memory", "effect", "parity", "performance", "claims",
+    assert ids[:6] == ["study", "gates", "workloads", "decisions", "comparisons", "trajectories"]
+    assert ids[6:8] == ["replies", "samples"]
+    assert ids[8:] == ["quality", "attention", "controls", "memory", "effect", "parity", "performance", "claims",
                        "not-shown", "configuration", "inputs", "environment"]  # fmt: skip
     assert [a["href"][1:] for a in page.all("a")] == ids
 
@@ -54,6 +55,18 @@ def test_values_stand_in_their_workloads_table(page):
     assert ["planted-bad", "12", "1.91.425 to 2.375", "0.36670.3663 to 0.367", "0"] in page.rows
     row = next(r for r in page.rows if r[0] == "chat: kl_mean" and r[1] == "planted-bad")
     assert row[2:6] == ["✘ fail", "1.9", "2.28", "0.02"]
+    scored = [r for r in page.rows if len(r) == 10 and r[0] == "chat" and r[1] in (ARMS[1], "reference")]
+    assert scored[0][2:] == [
+        "12",
+        "40",
+        "10, 1, 0, 1",
+        "0.875",
+        "0 in 0 replies",
+        "1",
+        "0 of 12 replies",
+        "0",
+    ]
+    assert scored[1][2:] == ["12", "48", "0, 5, 0, 7", "0", "9 in 4 replies", "0.25", "11 of 12 replies", "0"]
 
 
 def test_the_page_is_marked_up_for_every_reader_and_needs_nothing(page):
@@ -76,7 +89,9 @@ def test_a_run_that_departs_from_its_study_says_so():
 
 
 def test_without_a_study_its_sections_are_left_out():
-    empty = {k: [] for k in ("workloads", "decisions", "comparisons", "trajectories", "performance")}
+    empty = {
+        k: [] for k in ("workloads", "decisions", "comparisons", "trajectories", "replies", "performance")
+    }
     page = Page(report.render_html({**make_record(study=None, **empty).as_dict(), "figures": []}, []))
     ids = [a["id"] for tag, a in page.tags if tag == "section"]
     assert ids[:2] == ["gates", "quality"] and [a["href"][1:] for a in page.all("a")] == ids

@@ -186,15 +186,3 @@ def test_no_scheduler_and_no_package(monkeypatch, mini, swept):
 def test_differences_are_told_by_name():
     assert differences(facts(), facts()) == []
     assert differences({"a": "1", "b": "2"}, {"a": "1", "b": "3"}) == ["b: expected 2, got 3"]
-
-
-def test_distributed_is_imported_in_one_file():
-    from tq_core.paths import ROOT
-
-    found = [
-        str(p.relative_to(ROOT))
-        for folder in ("tq_core", "validation", "wasm")
-        for p in (ROOT / folder).rglob("*.py")
-        if "tests" not in p.parts and any(line.strip().startswith(("import distributed", "from distributed", "import dask", "from dask")) for line in p.read_text().splitlines())
-    ]  # fmt: skip
-    assert found == ["validation/engine/dask_executor.py"]

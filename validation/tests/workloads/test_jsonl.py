@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from tq_core.errors import PromptFileError
-from validation.workloads import jsonl
+from validation.workloads import jsonl, jsonl_lines
 from validation.workloads.catalogue import get, prompts_of
-from validation.workloads.jsonl import SCHEMA, file_workload, read_lines
+from validation.workloads.jsonl import file_workload
+from validation.workloads.jsonl_lines import SCHEMA, read_lines
 
 GOOD = [
     {"id": "a", "text": "All of this is scored."},
@@ -54,7 +55,7 @@ def test_a_sound_file_becomes_prompts(tmp_path, characters):
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-@pytest.mark.parametrize("mark", [b"", jsonl.BOM])
+@pytest.mark.parametrize("mark", [b"", jsonl_lines.BOM])
 def test_line_ends_and_byte_order_marks_are_of_no_account(tmp_path, characters, end, mark):
     path = write(tmp_path / "mine.jsonl", *GOOD, end=end)
     path.write_bytes(mark + path.read_bytes().removesuffix(end))
@@ -79,11 +80,16 @@ BROKEN = {
     b'{"id": "x", "text": ""}': "text: expected text that is not empty, got ''",
     b'{"id": "x", "txt": "a"}': "txt: expected one of the fields id, text",
     b'{"id": "x", "messages": []}': r"messages: expected a list of one or more turns .*, got \[\]",
-    b'{"id": "x", "messages": [{"role": "bot", "content": "a"}], "new_tokens": 2}': "messages: expected .*'bot'",
+    b'{"id": "x", "messages": [{"role": "bot", "content": "a"}], "new_tokens": 2}': r"messages\[0\].role: expected one of system, user, assistant, got 'bot'",
+    b'{"id": "x", "messages": [{"role": "user", "content": ""}], "new_tokens": 2}': r"messages\[0\].content: expected text that is not empty, got ''",
+    b'{"id": "x", "messages": [{"role": "user", "content": 3}], "new_tokens": 2}': r"messages\[0\].content: expected text .*, got 3",
+    b'{"id": "x", "messages": [{"role": "user"}], "new_tokens": 2}': r"messages\[0\]: expected an object with role and content",
+    b'{"id": "x", "messages": "hello", "new_tokens": 2}': "messages: expected a list of one or more turns .*, got 'hello'",
+    b'{"id": "x", "messages": [7], "new_tokens": 2}': r"messages\[0\]: expected an object .*, got 7",
     b'{"id": "x", "messages": [{"role": "user", "content": "a"}]}': "answer: expected an answer, alternatives or new_tokens",
     b'{"id": "x", "text": "a", "alternatives": ["b"]}': "alternatives: expected a list of two or more",
     b'{"id": "x", "text": "a", "alternatives": ["b", "b"]}': "alternatives: expected a list of two or more different",
-    b'{"id": "x", "text": "a", "alternatives": ["b", ""]}': "alternatives: expected .* none empty",
+    b'{"id": "x", "text": "a", "alternatives": ["b", ""]}': r"alternatives\[1\]: expected text that is not empty, got ''",
     b'{"id": "x", "text": "a", "accept": ["b"]}': "new_tokens: expected 1 or more",
     b'{"id": "x", "text": "a", "new_tokens": 1.5}': "new_tokens: expected a whole number of tokens, 0 to 4096, got 1.5",
     b'{"id": "x", "text": "a", "new_tokens": true}': "new_tokens: expected a whole number",
@@ -119,7 +125,7 @@ def test_files_that_are_none(tmp_path, monkeypatch):
         get(f"file:{tmp_path / 'none.jsonl'}")
     with pytest.raises(PromptFileError, match="readable file"):
         file_workload(tmp_path)
-    for data in (b"", jsonl.BOM):
+    for data in (b"", jsonl_lines.BOM):
         (tmp_path / "empty.jsonl").write_bytes(data)
         with pytest.raises(
             PromptFileError, match="empty.jsonl: expected one prompt or more, got an empty file"
@@ -132,46 +138,13 @@ def test_files_that_are_none(tmp_path, monkeypatch):
 
 def test_sizes_are_limited(tmp_path, monkeypatch):
     path = write(tmp_path / "mine.jsonl", *GOOD)
-    monkeypatch.setattr(jsonl, "LINE_BYTES", 80)
+    monkeypatch.setattr(jsonl_lines, "LINE_BYTES", 80)
     with pytest.raises(PromptFileError, match="line 2: line: expected at most 80 bytes") as caught:
         file_workload(path)
     assert "line 1:" not in str(caught.value) and "line 3:" in str(caught.value)
     monkeypatch.setattr(jsonl, "FILE_BYTES", path.stat().st_size - 1)
     with pytest.raises(PromptFileError, match=r"mine\.jsonl: expected at most \d+ bytes, got more"):
         file_workload(path)
-
-
-def test_prompts_beyond_the_context_are_all_named(tmp_path, tiny, characters):
-    path = write(
-        tmp_path / "mine.jsonl",
-        {"id": "fits", "text": "red fox"},
-        {"id": "long", "text": "red " * 1025},
-        {"id": "reply", "text": "red " * 1000, "new_tokens": 30},
-        {"id": "talk", "messages": [{"role": "user", "content": "red"}], "new_tokens": 1},
-    )
-    workload = file_workload(path)
-    assert len(workload.prompts(tiny, 1, 100)) == 1 and len(workload.prompts(characters, 4, 100)) == 4
-    with pytest.raises(PromptFileError) as caught:
-        workload.prompts(tiny, 4, 100)
-    told = str(caught.value).split("\n")[1:]
-    assert "line 2: long: expected at most 1024 tokens" in told[0] and told[0].endswith("got 1025")
-    assert told[1].startswith("  line 3: reply:") and told[2].startswith("  line 4: prompt:")
-
-
-def test_special_tokens_in_a_file_are_text():
-    class Tokenizer:
-        begin, special = (7,), {}
-
-        def encode(self, text, parse_special=True):
-            assert not parse_special
-            return [ord(c) for c in text]
-
-    class Model:
-        name, context_length, tokenizer = "begins", 100, Tokenizer()
-
-    values = read_lines(b'{"id": "x", "text": "a<|im_end|>", "answer": "b<|im_end|>"}\n', "mine.jsonl")
-    prompt = jsonl._prompt(Model(), values[0], "file:mine.jsonl", "0")
-    assert prompt.tokens[0] == 7 and list(prompt.answer[:1]) == [ord("b")] and len(prompt.answer) == 11
 
 
 def test_the_schema_is_one():

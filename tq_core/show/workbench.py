@@ -25,7 +25,7 @@ from tq_core.show.page_size import with_page_tokens
 
 BEST = "best-turbo"
 CONTEXTS = (256, 512, 1024, 2048, 4096)
-# Codec to the longest context that a move can fill in well under 100 ms; the others take longer to encode. All can have
+# Codec to the longest context that a move can fill in well under 100 ms: some take longer to encode. All can have
 # pages of any size.
 LIMITS = {
     "structured-turbo": 4096,

@@ -25,11 +25,11 @@ from tq_core.show.page_size import with_page_tokens
 
 BEST = "best-turbo"
 CONTEXTS = (256, 512, 1024, 2048, 4096)
-# Codec to the longest context that a move can fill in well under 100 ms; numpy encodes for the slower ones. All can have
+# Codec to the longest context that a move can fill in well under 100 ms: some take longer to encode. All can have
 # pages of any size.
 LIMITS = {
     "structured-turbo": 4096,
-    BEST: 2048,
+    BEST: 1024,
     "structured-turbo-qjl": 1024,
     "turboquant-mse": 512,
     "eden": 4096,

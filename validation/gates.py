@@ -14,6 +14,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 Status = Literal["pass", "fail", "not exercised"]
 Overall = Literal["pass", "fail", "incomplete"]
+Op = Literal["==", "<=", "<", ">=", ">"]
 Facts = TypeVar("Facts")
 _HOLDS: dict[str, Callable[[float, float], bool]] = {
     "==": operator.eq,
@@ -65,7 +66,7 @@ class Gate(Generic[Facts]):
     name: str
     claim: str
     measure: Callable[[Facts], Measured]
-    op: Literal["==", "<=", "<", ">=", ">"]
+    op: Op
     limit: float
     unit: str
     why: str

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-from validation.gates import Gate, Measured
+from validation.gates import Gate, Measured, Op
 from validation.trials.record import Trials
 
 # Gate -> the trial that it judges.
@@ -20,14 +19,17 @@ TRIAL_OF = {
 }
 
 
-def _judged(trial: str, measure: Callable[[Any], Measured]) -> Callable[[Trials], Measured]:
-    """``measure`` of a trial, nothing where it was not done."""
+def _gate(
+    name: str, claim: str, measure: Callable[[Any], Measured], op: Op, limit: float, unit: str, why: str
+) -> Gate[Trials]:
+    """The gate of the trial that TRIAL_OF names: ``measure`` of it, nothing where it was not done."""
+    trial = TRIAL_OF[name]
 
     def look(trials: Trials) -> Measured:
         made = getattr(trials, trial)
         return Measured(None, trials.why_not(trial)) if made is None else measure(made)
 
-    return look
+    return Gate(name, claim, look, op, limit, unit, why, volatile=name != "identity")
 
 
 def peak_share(t: Any) -> Measured:
@@ -93,24 +95,23 @@ def identity_faults(t: Any) -> Measured:
 def trial_gates(trials: Trials) -> list[Gate[Trials]]:
     """The gates of these trials; those of trials that cannot apply to the arm are left out."""
     gates = [
-        Gate("peak-memory", "The most that the arm takes at any step, scratch and staging included, is less than the fp16 cache takes.",
-             _judged("peak_memory", peak_share), "<", 1, "share of fp16",
+        _gate("peak-memory", "The most that the arm takes at any step, scratch and staging included, is less than the fp16 cache takes.",
+             peak_share, "<", 1, "share of fp16",
              "What has to be there for a moment has to be there: a peak above that of no compression undoes it."),
-        Gate("hidden-memory", "Nothing that grows with the tokens is kept beside what the ledger names.",
-             _judged("peak_memory", hidden_share), "<", 1, "smallest shadows",
+        _gate("hidden-memory", "Nothing that grows with the tokens is kept beside what the ledger names.",
+             hidden_share, "<", 1, "smallest shadows",
              "A history can hide where no walk over objects finds it; allocations are seen wherever they are."),
-        Gate("peak-rss", "A process that builds the arm's cache peaks lower than one that builds the fp16 cache.",
-             _judged("peak_rss", resident_share), "<", 1, "share of fp16",
+        _gate("peak-rss", "A process that builds the arm's cache peaks lower than one that builds the fp16 cache.",
+             resident_share, "<", 1, "share of fp16",
              "The system counts what no ledger and no interpreter knows of."),
-        Gate("wasm-memory", "In WebAssembly the arm's pools take less linear memory than the fp16 cache's.",
-             _judged("wasm_memory", linear_share), "<", 1, "share of fp16",
+        _gate("wasm-memory", "In WebAssembly the arm's pools take less linear memory than the fp16 cache's.",
+             linear_share, "<", 1, "share of fp16",
              "Linear memory never shrinks: its size is the peak of all that was ever there."),
-        Gate("wasm-growth", "Linear memory grows neither over decode steps in reserved pages nor from session to session.",
-             _judged("wasm_growth", leaked), "==", 0, "bytes",
+        _gate("wasm-growth", "Linear memory grows neither over decode steps in reserved pages nor from session to session.",
+             leaked, "==", 0, "bytes",
              "A page that grows with every reply is closed by the browser in the end."),
-        Gate("identity", "A saved cache goes on bit for bit, and any changed field or byte of it is refused.",
-             _judged("identity", identity_faults), "==", 0, "faults",
+        _gate("identity", "A saved cache goes on bit for bit, and any changed field or byte of it is refused.",
+             identity_faults, "==", 0, "faults",
              "Keys of other weights, signs or books have the right shape and are noise."),
     ]  # fmt: skip
-    gates = [replace(g, volatile=g.name != "identity") for g in gates]
     return [g for g in gates if TRIAL_OF[g.name] not in trials.left_out]

@@ -1,20 +1,15 @@
 // The decode step in node: reads one JSON request per line, answers one JSON line. See wasm_step.py.
-import { closeSync, openSync, readFileSync, readSync } from "node:fs";
-import { createInterface } from "node:readline";
+import { closeSync, openSync, readSync } from "node:fs";
+import { answerLines, Loaded } from "../../tq_core/show/answer_lines.mjs";
 
-let exported, steps, position = 0;
+const loaded = new Loaded();
+let steps, position = 0;
 
 const answer = {
-  async load({ module }) {
-    const { instance } = await WebAssembly.instantiate(readFileSync(module), {});
-    exported = instance.exports;
-    return { heap_base: exported.__heap_base.value, version: process.version };
-  },
+  load: ({ module }) => loaded.load(module),
 
   prepare({ data, ranges, memory, steps: wanted }) {
-    const missing = memory - exported.memory.buffer.byteLength;
-    if (missing > 0) exported.memory.grow(Math.ceil(missing / 65536));
-    const bytes = new Uint8Array(exported.memory.buffer);
+    const bytes = loaded.bytes(memory);
     const file = openSync(data);
     for (const [address, nbytes] of ranges) {
       for (let done = 0; done < nbytes; ) done += readSync(file, bytes, address + done, nbytes - done);
@@ -22,7 +17,7 @@ const answer = {
     closeSync(file);
     const bound = ([kind, ...rest]) => {
       if (kind === "copy") return () => bytes.copyWithin(rest[0], rest[1], rest[1] + rest[2]);
-      const kernel = exported[rest[0]], values = rest[1];
+      const kernel = loaded.exported[rest[0]], values = rest[1];
       return () => kernel(...values);
     };
     steps = wanted.map((operations) => operations.map(bound));
@@ -39,18 +34,7 @@ const answer = {
     return { ns: Number(process.hrtime.bigint() - start) / calls };
   },
 
-  read({ address, nbytes }) {
-    return { bytes: Buffer.from(exported.memory.buffer, address, nbytes).toString("base64") };
-  },
+  read: (request) => loaded.read(request),
 };
 
-for await (const line of createInterface({ input: process.stdin })) {
-  const request = JSON.parse(line);
-  let reply;
-  try {
-    reply = await answer[request.op](request);
-  } catch (error) {
-    reply = { error: `${error.name}: ${error.message}` };
-  }
-  process.stdout.write(JSON.stringify(reply) + "\n");
-}
+await answerLines(answer);

@@ -4,8 +4,8 @@
 // {"op": "run", "type", "prefill", "steps", "ids", "clock"}  -> {"prefill_ns", "decode_ns": [...]}, a fresh context of that cache type
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
+import { answerLines } from "../../../tq_core/show/answer_lines.mjs";
 
 const [folder, file, threads] = process.argv.slice(2);
 const root = join(folder, "node-llama-cpp");
@@ -48,14 +48,5 @@ const answer = {
   },
 };
 
-for await (const line of createInterface({ input: process.stdin })) {
-  const request = JSON.parse(line);
-  let reply;
-  try {
-    reply = await answer[request.op](request);
-  } catch (error) {
-    reply = { error: `${error.name}: ${error.message}` };
-  }
-  process.stdout.write(JSON.stringify(reply) + "\n");
-}
+await answerLines(answer);
 process.exit(0);

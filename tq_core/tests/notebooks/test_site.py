@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
@@ -13,6 +12,7 @@ import pytest
 from nbformat import v4
 from PIL import Image
 
+from tq_core.browser.chromium import BrowserMissing, find_chromium
 from tq_core.errors import ValueRangeError
 from tq_core.nbtools import site, site_check
 from tq_core.nbtools.__main__ import main
@@ -190,9 +190,10 @@ def test_whole_site_has_every_notebook_and_every_formula(whole):
 
 @pytest.mark.slow
 def test_chromium_draws_a_page_light_and_dark(whole, tmp_path):
-    browser = shutil.which("chromium") or shutil.which("chromium-browser")
-    if browser is None:
-        pytest.skip("no Chromium on this machine")
+    try:
+        browser = find_chromium()
+    except BrowserMissing as error:
+        pytest.skip(f"not exercised: {error}")
     corners, ink = [], []
     for scheme in (1, 0):  # light, dark
         shot = tmp_path / f"{scheme}.png"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
+from tq_core.browser.moves import Mover, counts
 from tq_core.browser.notebook import Notebook
 from tq_core.browser.page import Record, open_page
 from tq_core.show.book_panel import BookPanel
@@ -108,6 +109,24 @@ def test_the_page_says_what_the_view_computes_here(opened: Opened) -> None:
         settle(opened.notebook, "bits", bits)
         settings["bits"] = bits
         assert words(page) == view.sentence(settings, view.update(**settings))
+
+
+def test_200_moves_leave_no_figures_widgets_or_nodes_behind(opened: Opened) -> None:
+    if "02_" not in opened.notebook.name:
+        pytest.skip(
+            "not exercised: one panel stands for all, they share the code that could leave things behind"
+        )
+    mover = Mover(opened.notebook)
+    for _ in range(30):
+        mover.move()
+    before = counts(opened.notebook)
+    for _ in range(200):
+        mover.move()
+    after = counts(opened.notebook)
+    for name in ("figures", "widgets", "listeners"):
+        assert after[name] <= before[name], name
+    assert after["nodes"] - before["nodes"] < 200, "less than a node per move"
+    assert after["resident_bytes"] - before["resident_bytes"] < 16 * 2**20
 
 
 def test_axe_finds_no_barrier_in_either_theme(opened: Opened) -> None:

@@ -50,7 +50,7 @@ def summary(moves: list[Move]) -> dict[str, Any]:
 def measure(panel: Measured, browser: Browser, address: str, files: Path, moves: int) -> dict[str, Any]:
     """One panel: its cell in a notebook of its own, ``moves`` moves, counts before and after."""
     source = f"from tq_core.show import nb\n{panel.cell}\npanel = nb.panel(view)"
-    cell = {"cell_type": "code", "id": "panel", "metadata": {}, "source": source, "outputs": [], "execution_count": None}  # fmt: skip
+    cell: dict[str, Any] = {"cell_type": "code", "id": "panel", "metadata": {}, "source": source, "outputs": [], "execution_count": None}  # fmt: skip
     (files / "sliders.ipynb").write_text(
         json.dumps({"cells": [cell], "metadata": {"kernelspec": KERNEL}, "nbformat": 4, "nbformat_minor": 5})
     )

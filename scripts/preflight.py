@@ -39,6 +39,8 @@ PACKAGES = {
     "brew": {"git": "git", "make": "make", "c++": "gcc", "headers": "python@{v}", "venv": "python@{v}"},
 }
 QEMU = {"apt-get": "qemu-user", "dnf": "qemu-user", "zypper": "qemu-linux-user"}
+CHROMIUM = {"apt-get": "chromium", "dnf": "chromium", "zypper": "chromium"}
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 INSTALL = {
     "apt-get": "apt-get update && {sudo}apt-get install -y {packages}",
     "dnf": "dnf install -y {packages}",
@@ -85,11 +87,19 @@ def tool_problems(which=shutil.which, system: str = sys.platform) -> List[Proble
 
 def optional_notes(which=shutil.which, machine: str = platform.machine()) -> List[str]:  # noqa: UP006
     """What the workbook does without, and what is then not exercised."""
-    if machine.lower() in ("aarch64", "arm64") or which("qemu-aarch64"):
-        return []
-    manager = next((name for name in QEMU if which(name)), None)
-    remedy = f"; {manager} install {QEMU[manager]}" if manager else ""
-    return [f"optional: qemu-user, to compare the NEON kernels, which are not exercised without it{remedy}"]
+    missing = []
+    if machine.lower() not in ("aarch64", "arm64") and not which("qemu-aarch64"):
+        missing.append(("qemu-user, to compare the NEON kernels", "which are not exercised without it", QEMU))
+    if not any(which(name) for name in BROWSERS):
+        missing.append(
+            ("Chromium, to try the notebooks and print the report", "not done without it", CHROMIUM)
+        )
+    notes = []
+    for what, without, packages in missing:
+        manager = next((name for name in packages if which(name)), None)
+        remedy = f"; {manager} install {packages[manager]}" if manager else ""
+        notes.append(f"optional: {what}, {without}{remedy}")
+    return notes
 
 
 def header_problems(include: str) -> List[Problem]:  # noqa: UP006

@@ -15,6 +15,7 @@ from tq_core.model.interface import LanguageModel
 from tq_core.model.zoo import load_model, model_names
 from tq_core.paths import BUILD
 from tq_core.show import html
+from tq_core.show.choice import Choice
 from validation import report, runner
 from validation.diff.compare import compare
 from validation.diff.load import load
@@ -91,7 +92,7 @@ class StudyForm:
         self.widget.add_class("tq-form")
 
     def _study_changed(self, _: Any) -> None:
-        self.arm.options = find_study(self.study.value).arms
+        self.arm.offer(find_study(self.study.value).arms)
 
     def _say(self, text: str, alert: bool = False) -> None:
         self.status.value = html.status(text, alert)
@@ -174,8 +175,10 @@ class StudyForm:
         return said
 
 
-def _menu(label: str, options: Sequence[str], value: str) -> widgets.Dropdown:
-    return widgets.Dropdown(options=list(options), value=value, description=label, style=_WIDE)
+def _menu(label: str, options: Sequence[str], value: str) -> Choice:
+    made = Choice(label, options, value)
+    made.add_class(f"tq-{label.lower()}")
+    return made
 
 
 def _command(model: str, arm: str, study: str) -> str:

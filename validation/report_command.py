@@ -39,12 +39,13 @@ def run(options: argparse.Namespace) -> int:
         }
         text = f"whole: mark, sums, schema and digest are right; its verdict is {data['status']}, digest {data['result_digest']}"  # fmt: skip
     else:
-        from validation.report.pdf import BrowserMissing, write_pdf
+        from tq_core.browser.chromium import BrowserMissing
+        from validation.report.pdf import write_pdf
 
         try:
             path = write_pdf(options.folder, options.out)
         except BrowserMissing as error:
-            print(f"tq report: {error}", file=sys.stderr)
+            print(f"tq report: {error}, or print report.html from any browser", file=sys.stderr)
             return NO_BROWSER
         told, text = {"pdf": str(path)}, f"pdf: {path}"
     print(json.dumps(told, indent=1) if options.json else text, flush=True)

@@ -57,4 +57,4 @@ def paragraph(text: str) -> str:
 def status(text: str, alert: bool = False) -> str:
     """A line that a screen reader announces when it changes."""
     role = 'role="alert"' if alert else 'role="status" aria-live="polite"'
-    return f'<div {role} style="color:var(--jp-ui-font-color1,#222)">{escape(text)}</div>'
+    return f'<div {role} style="color:var(--jp-ui-font-color1,#222);line-height:1.5">{escape(text)}</div>'

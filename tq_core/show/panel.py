@@ -1,4 +1,4 @@
-"""Sliders around a view: the only place that wires ipywidgets.
+"""Sliders around a view: the only place that wires widgets.
 
 A view computes and moves the artists of one persistent figure; the panel turns slider moves into
 calls of it and puts the new SVG and a sentence into the page. ipywidgets keeps one message in
@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from tq_core.errors import TqError
 from tq_core.show import html, plates
+from tq_core.show.choice import Choice
 
 Settings = dict[str, Any]
 
@@ -56,31 +57,32 @@ class Panel:
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self._pickers = {control.name: _Picker(control) for control in view.controls}
+        self._choices = {control.name: _choice(control) for control in view.controls}
         self._readout = widgets.HTML()
         self._picture = widgets.HTML(layout=widgets.Layout(max_width="100%", overflow="hidden"))
+        self._readout.add_class("tq-readout")
+        self._picture.add_class("tq-picture")
         self.alt = ""
         self.numbers: Mapping[str, object] = {}
         head = widgets.HTML(f"<b>{view.title}</b>")
-        rows = [picker.row for picker in self._pickers.values()]
-        self.widget = widgets.VBox([head, *rows, self._readout, self._picture])
+        self.widget = widgets.VBox([head, *self._choices.values(), self._readout, self._picture])
         self.widget.add_class("tq-panel")
         self.moves = 0
         view.update(**self.settings)
         self._frames = plates.LiveSvg(view.figure, view.moving, salt=type(view).__name__)
         self._draw()
-        for picker in self._pickers.values():
-            picker.slider.observe(self._moved, names="value")
+        for choice in self._choices.values():
+            choice.observe(self._moved, names="value")
 
     @property
     def settings(self) -> Settings:
         """The sliders' values."""
-        return {name: picker.slider.value for name, picker in self._pickers.items()}
+        return {name: choice.value for name, choice in self._choices.items()}
 
     def set(self, **values: Any) -> None:
         """Move sliders; each one that changes redraws, as a hand on it does."""
         for name, value in values.items():
-            self._pickers[name].slider.value = value
+            self._choices[name].value = value
 
     def _moved(self, change: Any) -> None:
         self.moves += 1
@@ -108,39 +110,18 @@ class Panel:
 
     def close(self) -> None:
         """Free the widgets, which ipywidgets keeps until they are closed, their layouts and styles too."""
-        for picker in self._pickers.values():
-            picker.slider.unobserve_all()
+        for choice in self._choices.values():
+            choice.unobserve(self._moved, names="value")
         for widget in (*_descendants(self.widget), self.widget):
             for part in (getattr(widget, "style", None), widget.layout, widget):
                 if part is not None:
                     part.close()
 
 
-class _Picker:
-    """A slider and a labelled drop-down with the same value: for the mouse and for the keyboard."""
-
-    def __init__(self, control: Control) -> None:
-        options, default = list(control.options), control.default
-        self.menu = widgets.Dropdown(
-            options=options,
-            value=default,
-            description=control.label,
-            style={"description_width": "6em"},
-            layout={"width": "17em"},
-        )
-        self.slider = widgets.SelectionSlider(
-            options=options,
-            value=default,
-            readout=False,
-            continuous_update=True,
-            layout={"width": "15em", "margin": "2px 12px"},
-        )
-        self.slider.add_class(f"tq-{control.name}")
-        self._link = widgets.link((self.slider, "value"), (self.menu, "value"))
-        note = widgets.HTML(f'<span style="color:var(--jp-ui-font-color2,#555)">{control.help}</span>')
-        self.row = widgets.HBox(
-            [self.menu, self.slider, note], layout={"align_items": "center", "flex_flow": "row wrap"}
-        )
+def _choice(control: Control) -> Choice:
+    made = Choice(control.label, control.options, control.default, control.help, slider=True)
+    made.add_class(f"tq-{control.name}")
+    return made
 
 
 def _descendants(box: Any) -> list[Any]:

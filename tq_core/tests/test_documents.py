@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = ("README.md", "CONTRIBUTING.md")
 # Made by a target, or a pattern for the reader to fill in.
 NOT_IN_GIT = {
+    "build/browser",
     "build/compare",
     "build/parity",
     "build/report",

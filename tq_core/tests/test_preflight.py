@@ -10,6 +10,8 @@ from types import ModuleType
 
 import pytest
 
+from tq_core.browser import chromium
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "preflight.py"
 
@@ -57,13 +59,22 @@ def test_every_missing_tool_is_named(preflight, monkeypatch):
     assert preflight.tool_problems(which=lambda name: "/bin/" + name, system="linux") == []
 
 
-def test_the_optional_emulator_is_told_and_is_no_problem(preflight):
-    (note,) = preflight.optional_notes(lambda name: name == "apt-get" and "/usr/bin/apt-get", "x86_64")
-    assert note.startswith("optional: qemu-user") and note.endswith("; apt-get install qemu-user")
-    assert preflight.optional_notes(lambda name: None, "x86_64") == [note.split(";")[0]]
+def test_what_is_optional_is_told_and_is_no_problem(preflight):
+    notes = preflight.optional_notes(lambda name: name == "apt-get" and "/usr/bin/apt-get", "x86_64")
+    emulator, browser = notes
+    assert emulator.startswith("optional: qemu-user") and emulator.endswith("; apt-get install qemu-user")
+    assert browser.startswith("optional: Chromium") and browser.endswith("; apt-get install chromium")
+    assert preflight.optional_notes(lambda name: None, "x86_64") == [note.split(";")[0] for note in notes]
     assert preflight.optional_notes(lambda name: "/bin/" + name, "x86_64") == []
-    assert preflight.optional_notes(lambda name: None, "aarch64") == []
-    assert "qemu" not in str(preflight.tool_problems(which=lambda name: None, system="linux"))
+    assert preflight.optional_notes(lambda name: None, "aarch64") == [browser.split(";")[0]]
+    assert preflight.optional_notes(lambda name: name == "google-chrome", "aarch64") == []
+    tools = str(preflight.tool_problems(which=lambda name: None, system="linux"))
+    assert "qemu" not in tools and "Chromium" not in tools
+
+
+def test_preflight_and_tests_look_for_the_same_browsers(preflight):
+    assert preflight.BROWSERS == chromium.NAMES
+    assert all(name in (ROOT / ".ci" / "run").read_text() for name in chromium.NAMES)
 
 
 def test_headers_venv_disk_and_machine(preflight, tmp_path):

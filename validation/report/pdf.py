@@ -9,34 +9,12 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tq_core.errors import TqError
+from tq_core.browser.chromium import find_chromium
 from validation.report.files import ReportError, check_own
 from validation.report.folder import HTML, check_folder
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 SECONDS = 300
 TITLE = ", validation report"  # how the title of every report's page ends
-
-
-class BrowserMissing(TqError):
-    """No Chromium is installed here."""
-
-
-def find_chromium() -> str:
-    """Path of Chromium: on PATH, else among the browsers that Playwright keeps. Raises BrowserMissing."""
-    for name in NAMES:
-        found = shutil.which(name)
-        if found:
-            return found
-    kept = os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or Path.home() / ".cache" / "ms-playwright"
-    for pattern in ("chromium-*/chrome-linux*/chrome", "chromium_headless_shell-*/*/*headless*shell"):
-        for path in sorted(Path(kept).glob(pattern), reverse=True):
-            if os.access(path, os.X_OK):
-                return str(path)
-    raise BrowserMissing(
-        f"pdf: expected one of {', '.join(NAMES)} on PATH or a Chromium of Playwright, got none; install the "
-        "package chromium (apt-get install chromium), or print report.html from any browser"
-    )
 
 
 def is_report(data: bytes) -> bool:

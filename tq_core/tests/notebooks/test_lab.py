@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import socket
-import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -20,72 +12,11 @@ import pytest
 from tornado.ioloop import IOLoop
 from tornado.websocket import websocket_connect
 
+from tq_core.browser.lab import get
 from tq_core.paths import ROOT
 
 pytestmark = pytest.mark.slow
-START_SECONDS, CELL_SECONDS = 60, 180
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a JupyterLab that knows nothing of the user's settings."""
-    home, port = tmp_path_factory.mktemp("lab"), free_port()
-    folders = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTER_RUNTIME_DIR": "runtime"}
-    folders |= {"JUPYTERLAB_SETTINGS_DIR": "settings", "JUPYTERLAB_WORKSPACES_DIR": "workspaces"}
-    environment = dict(os.environ) | {name: str(home / folder) for name, folder in folders.items()}
-    environment |= {"TQ_NOTEBOOK_FAST": "1", "PYTHONPATH": str(ROOT)}
-    command = [
-        sys.executable,
-        "-m",
-        "jupyterlab",
-        "--no-browser",
-        "--allow-root",
-        f"--port={port}",
-        "--ip=127.0.0.1",
-    ]
-    command += [
-        "--ServerApp.port_retries=0",
-        "--IdentityProvider.token=",
-        "--ServerApp.disable_check_xsrf=True",
-    ]
-    command += [f"--ServerApp.root_dir={ROOT}"]
-    with (home / "log").open("wb") as log:
-        server = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-        try:
-            yield wait_for(f"http://127.0.0.1:{port}", server, home / "log")
-        finally:
-            server.terminate()
-            try:
-                server.wait(20)
-            except subprocess.TimeoutExpired:
-                server.kill()
-                server.wait()
-
-
-def wait_for(address: str, server: subprocess.Popen[bytes], log: Path) -> str:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and server.poll() is None:
-        try:
-            get(address, "/api/status")
-            return address
-        except (urllib.error.URLError, ConnectionError):
-            time.sleep(0.3)
-    raise AssertionError(f"JupyterLab did not start: {log.read_text(errors='replace')[-2000:]}")
-
-
-def get(address: str, where: str, /, **post: Any) -> Any:
-    """GET, or POST with JSON when there is something to post."""
-    data = json.dumps(post).encode() if post else None
-    request = urllib.request.Request(address + where, data, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        body = answer.read()
-    return json.loads(body) if "json" in answer.headers.get("Content-Type", "") else body.decode()
+CELL_SECONDS = 180
 
 
 async def run_cells(address: str, kernel: str, sources: list[str]) -> list[dict[str, Any]]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
+from tq_core.browser.chromium import BrowserMissing
+from tq_core.browser.page import chromium
 from tq_core.nbtools import site
 
 pytestmark = pytest.mark.slow
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 NARROW = {"width": 360, "height": 740}
 PAPER = {"width": 700, "height": 1000}
 
@@ -54,16 +54,11 @@ def whole(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser():
-    api = pytest.importorskip("playwright.sync_api", reason="not exercised: no Playwright")
-    if CHROMIUM is None:
-        pytest.skip("not exercised: no Chromium on this machine")
-    with api.sync_playwright() as playwright:
-        launched = playwright.chromium.launch(
-            executable_path=CHROMIUM,
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
-        )
-        yield launched
-        launched.close()
+    try:
+        with chromium() as started:
+            yield started
+    except BrowserMissing as error:
+        pytest.skip(f"not exercised: {error}")
 
 
 def pages(folder: Path) -> list[Path]:

@@ -11,11 +11,13 @@ import ipywidgets as widgets
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from traitlets import TraitError
 
 from tq_core.kernels.backend import get_backend
 from tq_core.model.fixture import make_fixture
 from tq_core.show.attention import LayerBench
 from tq_core.show.book_panel import BookPanel
+from tq_core.show.choice import Choice
 from tq_core.show.dial_panel import DialPanel
 from tq_core.show.layer_panel import LayerPanel
 from tq_core.show.panel import Panel
@@ -98,13 +100,28 @@ def test_a_setting_that_the_arm_refuses_is_said_and_the_panel_lives_on() -> None
     assert 'role="status"' in panel._readout.value
 
 
-def test_menu_and_slider_move_together() -> None:
+def test_a_move_in_the_page_is_a_move_of_the_panel() -> None:
     panel = Panel(DialPanel(small_bench()))
-    picker = panel._pickers["bits"]
-    picker.menu.value = 4.0
-    assert picker.slider.value == 4.0
+    choice = panel._choices["bits"]
+    choice.set_state({"index": choice.options.index("4.0")})  # what the page sends
+    assert panel.settings == {"bits": 4.0}
     assert "4.0 bits" in panel._readout.value
-    assert picker.menu.description  # what a screen reader calls it
+    panel.set(bits=2.0)
+    assert choice.options[choice.index] == "2.0"
+    assert choice.label  # what a screen reader calls it
+
+
+def test_a_value_that_is_not_offered_is_refused() -> None:
+    choice = Choice("bits", (2.0, 3.0), 3.0)
+    with pytest.raises(TraitError, match="bits: expected one of"):
+        choice.value = 5.0
+    with pytest.raises(TraitError, match="bits: expected a place below 2"):
+        choice.index = 2
+    assert (choice.value, choice.index) == (3.0, 1)
+    choice.offer((3.0, 4.0, 5.0))
+    assert (choice.value, choice.index, choice.options) == (3.0, 0, ["3.0", "4.0", "5.0"])
+    choice.offer(("a", "b"))
+    assert (choice.value, choice.index) == ("a", 0)
 
 
 def test_presets_leave_the_figure_at_the_sliders_settings() -> None:

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from tq_core.browser.chromium import BrowserMissing, find_chromium
 from tq_core.errors import ValueRangeError
 from validation import cli, report
 from validation.report import pdf
@@ -47,7 +48,7 @@ def test_without_chromium_it_says_what_to_install(study_report, nowhere, capsys)
 def test_playwrights_chromium_is_found(nowhere):
     browser = nowhere / "chromium-1234" / "chrome-linux" / "chrome"
     script(browser, "exit 0")
-    assert pdf.find_chromium() == str(browser)
+    assert find_chromium() == str(browser)
 
 
 @pytest.mark.parametrize("text", ["exit 1", "exit 0", "echo no >&2"])
@@ -67,8 +68,8 @@ def test_everything_is_unfolded_on_paper():
 @pytest.mark.slow
 def test_chromium_prints_the_report(study_report, tmp_path):
     try:
-        pdf.find_chromium()
-    except pdf.BrowserMissing as error:
+        find_chromium()
+    except BrowserMissing as error:
         pytest.skip(str(error))
     made = pdf.write_pdf(study_report, tmp_path / "out.pdf").read_bytes()
     assert (

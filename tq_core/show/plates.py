@@ -25,6 +25,7 @@ STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#007A58", "marker": "^", "linestyle": "-."},
     {"color": "#A3478C", "marker": "D", "linestyle": ":"},
     {"color": "#222222", "marker": "v", "linestyle": "-"},
+    {"color": "#8A5A00", "marker": "P", "linestyle": (0, (5, 1, 1, 1))},
 )
 GREY = "#666666"
 _RC = {

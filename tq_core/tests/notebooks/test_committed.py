@@ -85,6 +85,21 @@ def test_next_and_previous_agree() -> None:
     assert precedes == dict(zip(stems[1:], stems[:-1], strict=True))
 
 
+@pytest.mark.parametrize(("path", "after"), list(zip(FILES[:-1], FILES[1:])), ids=lambda p: p.stem)
+def test_the_end_leads_on(path: Path, after: Path) -> None:
+    prose = [cell.source for cell in read(path).cells if cell.cell_type == "markdown"]
+    assert re.search(rf"\*\*Next:\*\* \[[^]]+\]\({after.stem}\.ipynb\): \S", prose[-1])
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_opening_and_closing(path: Path) -> None:
+    cells = read(path).cells
+    opening = cells[0].source
+    assert re.search(r"\*\*Time\*\* \S.*\*\*Needs\*\* \S", opening), "time and needs"
+    assert len(re.findall(r"^- ", opening, re.M)) >= 3, "three things to decide"
+    assert "nb.claims(" in cells[-1].source, "claims, by how they are known"
+
+
 @pytest.mark.parametrize("stem", INTERACTIVE)
 def test_interactive_cells_keep_a_static_figure_and_a_table(stem: str) -> None:
     cells = read(FOLDER / f"{stem}.ipynb").cells

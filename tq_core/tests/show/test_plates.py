@@ -55,7 +55,7 @@ def test_no_figure_is_registered_with_pyplot() -> None:
     assert pyplot.get_fignums() == []
 
 
-@pytest.mark.parametrize("count", [2, 5])
+@pytest.mark.parametrize("count", [2, 5, 6])
 def test_series_differ_in_more_than_colour(count: int) -> None:
     figure = figures.lines([1, 2], {str(i): [i, i] for i in range(count)}, "x (bits)", "y (nats)")
     lines = figure.axes[0].get_lines()

@@ -13,7 +13,7 @@ from tq_core.browser.page import Record, open_page
 from tq_core.tests.browser.reading import barriers, barriers_in_both_themes
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
-FORM, RUN_SECONDS = ".tq-form", 300
+FORM, RUN_SECONDS = ".tq-form", 900
 RESULT = """
 import json
 print(json.dumps({"status": form.record.status, "verdict": form.record.verdict, "out": str(form.out), "arm": form.arm.value}))
@@ -61,7 +61,7 @@ def test_the_menus_answer_the_keyboard(opened: tuple[Notebook, Record]) -> None:
 
 def press(page: Page, name: str) -> None:
     """By keyboard: the button must take Enter although JupyterLab binds it."""
-    button = page.locator(f"{FORM} .tq-{name} , {FORM} button.tq-{name}").first
+    button = page.locator(f"{FORM} button.tq-{name}")
     expect(button).to_be_enabled(timeout=1000 * RUN_SECONDS)
     button.focus()
     page.keyboard.press("Enter")

@@ -59,17 +59,22 @@ class Panel:
         self.view = view
         self._choices = {control.name: _choice(control) for control in view.controls}
         self._readout = widgets.HTML()
-        self._picture = widgets.HTML(layout=widgets.Layout(max_width="100%", overflow="hidden"))
+        self._still, self._picture = (_layer() for _ in range(2))
         self._readout.add_class("tq-readout")
         self._picture.add_class("tq-picture")
         self.alt = ""
         self.numbers: Mapping[str, object] = {}
         head = widgets.HTML(f"<b>{view.title}</b>")
-        self.widget = widgets.VBox([head, *self._choices.values(), self._readout, self._picture])
+        # Two layers in one cell of a grid: a move sends and draws the upper one alone.
+        picture = widgets.GridBox(
+            [self._still, self._picture], layout={"grid_template_columns": "minmax(0, 1fr)"}
+        )
+        self.widget = widgets.VBox([head, *self._choices.values(), self._readout, picture])
         self.widget.add_class("tq-panel")
         self.moves = 0
         view.update(**self.settings)
         self._frames = plates.LiveSvg(view.figure, view.moving, salt=type(view).__name__)
+        self._still.value = self._frames.still
         self._draw()
         for choice in self._choices.values():
             choice.observe(self._moved, names="value")
@@ -129,3 +134,9 @@ def _descendants(box: Any) -> list[Any]:
     for child in getattr(box, "children", ()):
         found += [*_descendants(child), child]
     return found
+
+
+def _layer() -> widgets.HTML:
+    return widgets.HTML(
+        layout={"grid_area": "1 / 1", "max_width": "100%", "margin": "0", "overflow": "hidden"}
+    )

@@ -64,11 +64,11 @@ def _svg_settings(salt: str) -> dict[str, Any]:
     return {**_RC, "svg.hashsalt": salt, "svg.fonttype": "none"}
 
 
-def _labelled(svg_text: str, alt: str) -> str:
-    """Only the <svg> element, with a text alternative, as wide as its place allows."""
+def _labelled(svg_text: str, alt: str | None) -> str:
+    """Only the <svg> element, as wide as its place allows, with a text alternative; None: hidden from screen readers."""
     text = svg_text[svg_text.index("<svg") :]
-    label = quoteattr(alt, {"\n": " "})
-    return text.replace("<svg", f'<svg role="img" aria-label={label} style="max-width:100%;height:auto"', 1)
+    name = 'aria-hidden="true"' if alt is None else f'role="img" aria-label={quoteattr(alt, {chr(10): " "})}'
+    return text.replace("<svg", f'<svg {name} style="max-width:100%;height:auto;display:block"', 1)
 
 
 def _plain_svg(figure: Figure, salt: str) -> str:
@@ -84,9 +84,9 @@ def svg(figure: Figure, alt: str, salt: str = "tq") -> str:
 
 
 class LiveSvg:
-    """A figure of which only a few artists move: axes, ticks and legend are drawn once.
+    """A figure in two layers of the same size: what stands still, drawn once, and what moves, drawn for each frame.
 
-    A frame then costs the drawing of ``moving`` alone. Their axes must keep their limits.
+    A frame then costs the drawing, the sending and the parsing of ``moving`` alone. Their axes must keep their limits.
     """
 
     def __init__(self, figure: Figure, moving: Sequence[Artist], salt: str) -> None:
@@ -96,12 +96,12 @@ class LiveSvg:
         visible = [artist.get_visible() for artist in self._moving]
         for artist in self._moving:
             artist.set_visible(False)
-        self._still = _plain_svg(figure, salt).rstrip().removesuffix("</svg>")
+        self.still = _labelled(_plain_svg(figure, salt), None)
         for artist, was in zip(self._moving, visible, strict=True):
             artist.set_visible(was)
 
     def frame(self, alt: str) -> str:
-        """The figure as it is now, an <svg> element."""
+        """The moving artists as they are now: a transparent <svg> element to lie on ``still``, named ``alt``."""
         buffer = io.StringIO()
         width, height = (72 * inches for inches in self._figure.get_size_inches())
         dpi, self._figure.dpi = self._figure.dpi, 72
@@ -113,9 +113,7 @@ class LiveSvg:
                 renderer.finalize()
         finally:
             self._figure.dpi = dpi
-        drawn = buffer.getvalue()
-        inside = drawn[drawn.index("<defs>") :] if "<defs>" in drawn else "</svg>"
-        return _labelled(self._still, alt) + inside
+        return _labelled(buffer.getvalue(), alt)
 
 
 def png(figure: Figure) -> bytes:

@@ -15,6 +15,7 @@ from tq_core.model.capture import capture_qkv
 from tq_core.model.interface import LanguageModel
 from validation.diagnose.npy import F32, LEAST_TOKENS, read_npy
 from validation.scenarios import documents_for
+from validation.workloads.conversation import literal_ids
 
 DEFAULT_TOKENS = 512
 MAX_TEXT_BYTES = 1 << 22
@@ -79,7 +80,7 @@ def from_model(model: LanguageModel, n_tokens: int = DEFAULT_TOKENS, text: Path 
         document = documents_for(model, 1, n_tokens)[0]
         ids, told = document.tokens, document.name
     else:
-        ids, told = np.asarray(model.tokenize(_read(text)), np.int32), text.name
+        ids, told = np.asarray(literal_ids(model, _read(text), first=True), np.int32), text.name
         check(len(ids) >= n_tokens, "text", f"{n_tokens} tokens or more", len(ids), ValueRangeError)
         ids = ids[:n_tokens]
     layers = capture_qkv(model, ids)

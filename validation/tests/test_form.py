@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from tq_core.show.choice import Choice
 from validation import form as module
 from validation.form import StudyForm
 from validation.study import WorkloadUse
@@ -68,4 +69,4 @@ def test_every_control_has_a_name(form):
         form.earlier,
         *form.buttons.values(),
     ):
-        assert control.description
+        assert control.label if isinstance(control, Choice) else control.description

@@ -27,20 +27,21 @@ def test_svg_has_a_name_for_screen_readers_and_a_white_plate() -> None:
     assert "fill: #ffffff" in text
 
 
-def test_frames_are_valid_and_name_their_state() -> None:
-    root = ElementTree.fromstring(drawn().frame("first"))
-    assert root.attrib["aria-label"] == "first"
-    texts = {"".join(e.itertext()).strip() for e in root.iter("{http://www.w3.org/2000/svg}text")}
+def test_layers_have_one_size_and_the_moving_one_is_named() -> None:
+    live = drawn()
+    still, frame = ElementTree.fromstring(live.still), ElementTree.fromstring(live.frame("first"))
+    assert frame.attrib["aria-label"] == "first" and still.attrib["aria-hidden"] == "true"
+    assert [still.attrib[k] for k in ("viewBox", "width")] == [frame.attrib[k] for k in ("viewBox", "width")]
+    texts = {"".join(e.itertext()).strip() for e in still.iter("{http://www.w3.org/2000/svg}text")}
     assert {"distance (tokens)", "error", "still"} <= texts
 
 
-def test_only_the_moving_part_of_a_frame_changes() -> None:
+def test_a_frame_holds_the_moving_part_alone_and_no_plate() -> None:
     live = drawn()
-    first = live.frame("same")
+    still, first = live.still, live.frame("same")
     live._moving[0].set_data([7], [2])  # type: ignore[attr-defined]
-    second = live.frame("same")
-    assert first != second
-    assert first.split("<defs>")[:2] == second.split("<defs>")[:2]
+    assert live.frame("same") != first and live.still == still
+    assert len(first) < len(still) / 2 and "#ffffff" not in first and "#ffffff" in still
 
 
 def test_equal_content_gives_equal_bytes() -> None:

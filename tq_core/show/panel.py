@@ -70,7 +70,8 @@ class Panel:
             [self._still, self._picture], layout={"grid_template_columns": "minmax(0, 1fr)"}
         )
         self.widget = widgets.VBox([head, *self._choices.values(), self._readout, picture])
-        self.widget.add_class("tq-panel")
+        for name in ("tq-panel", f"tq-{type(view).__name__}"):
+            self.widget.add_class(name)
         self.moves = 0
         view.update(**self.settings)
         self._frames = plates.LiveSvg(view.figure, view.moving, salt=type(view).__name__)

@@ -2,40 +2,65 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tq_core.browser.notebook import DARK, LIGHT, Notebook
 from tq_core.paths import BUILD
 
 SHOTS = BUILD / "browser"
 SECONDS = 60  # a move takes milliseconds; a loaded machine may take a while
-STATE = """
-import json
-print(json.dumps({"settings": panel.settings, "moves": panel.moves, "options": {c.name: c.options for c in panel.view.controls}}))
-"""
-SAID = """
-import json
-print(json.dumps(panel.view.sentence(panel.settings, panel.view.update(**panel.settings))))
-"""
 
 
-def words(page: Page, box: str = ".tq-panel .tq-readout") -> str:
-    """The text of a part of the page in one line."""
-    return " ".join(page.locator(box).inner_text().split())
+@dataclass(frozen=True)
+class Shown:
+    """A panel in an opened notebook: the variable that holds it in the kernel, and its box in the page."""
 
+    notebook: Notebook
+    variable: str
+    box: str
 
-def settle(opened: Notebook, name: str, wanted: Any) -> str:
-    """Wait until the panel's control ``name`` has the value and the page says what the view says; returns that."""
-    slider = opened.page.locator(f".tq-panel .tq-{name} input")
-    expect(slider).to_have_attribute("aria-valuetext", str(wanted), timeout=1000 * SECONDS)
-    state = opened.ask(STATE)
-    assert state["settings"][name] == wanted, "the kernel follows the page"
-    said = opened.ask(SAID)
-    expect(opened.page.locator(".tq-panel .tq-readout")).to_contain_text(said, timeout=1000 * SECONDS)
-    return said
+    @property
+    def page(self) -> Page:
+        return self.notebook.page
+
+    def slider(self, name: str) -> Locator:
+        return self.page.locator(f"{self.box} .tq-{name} input")
+
+    def menu(self, name: str) -> Locator:
+        return self.page.locator(f"{self.box} .tq-{name} select")
+
+    def picture(self) -> str:
+        return self.page.locator(f"{self.box} .tq-picture svg").inner_html()
+
+    def state(self) -> dict[str, Any]:
+        """The kernel's word: settings, options and number of moves."""
+        return self.notebook.ask(
+            f"import json\np = {self.variable}\n"
+            'print(json.dumps({"settings": p.settings, "moves": p.moves, "alt": p.alt, "refused": "alert" in p._readout.value,'
+            ' "options": {c.name: c.options for c in p.view.controls}}))'
+        )
+
+    def words(self) -> str:
+        """The text under the sliders in one line."""
+        return " ".join(self.page.locator(f"{self.box} .tq-readout").inner_text().split())
+
+    def settle(self, name: str, wanted: Any) -> str:
+        """Wait until control ``name`` has the value and the page says what the kernel computes; returns words and picture.
+
+        The kernel's alternative text of the picture ends with the words; settings that are refused keep the picture.
+        """
+        expect(self.slider(name)).to_have_attribute("aria-valuetext", str(wanted), timeout=1000 * SECONDS)
+        state = self.state()
+        assert state["settings"][name] == wanted, "the kernel follows the page"
+        if not state["refused"]:
+            picture = self.page.locator(f"{self.box} .tq-picture svg")
+            expect(picture).to_have_attribute("aria-label", state["alt"], timeout=1000 * SECONDS)
+            assert self.words() in " ".join(state["alt"].split()), "words and picture are of the same move"
+        return self.words() + self.picture()
 
 
 def barriers(page: Page, box: str) -> list[str]:
@@ -49,14 +74,16 @@ def barriers(page: Page, box: str) -> list[str]:
     ]
 
 
-def barriers_in_both_themes(opened: Notebook, boxes: list[str]) -> list[str]:
+def barriers_in_both_themes(opened: Notebook, boxes: list[str], what: str = "page") -> list[str]:
     """Barriers in the light and in the dark theme, with a picture of each in build/browser."""
     SHOTS.mkdir(parents=True, exist_ok=True)
     found = []
     for theme in (DARK, LIGHT):
         opened.theme(theme)
         word = theme.split()[-1].lower()
-        opened.page.screenshot(path=SHOTS / f"{opened.name.rpartition('/')[2].split('.')[0]}-{word}.png")
+        opened.page.screenshot(
+            path=SHOTS / f"{opened.name.rpartition('/')[2].split('.')[0]}-{what}-{word}.png"
+        )
         for box in boxes:
             found += [f"{word}: {line}" for line in barriers(opened.page, box)]
     return found

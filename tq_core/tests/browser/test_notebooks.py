@@ -16,29 +16,42 @@ from tq_core.browser.moves import Mover, counts
 from tq_core.browser.notebook import Notebook
 from tq_core.browser.page import Record, open_page
 from tq_core.show.book_panel import BookPanel
-from tq_core.tests.browser.reading import STATE, barriers_in_both_themes, settle, words
+from tq_core.tests.browser.reading import Shown, barriers_in_both_themes
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
-WITH_PANEL = ("00_start_here", "02_math_prototype", "03_one_layer_fixture", "08_real_model")
+# Notebook -> variable and class of each of its panels.
+PANELS = {
+    "00_start_here": (("panel", "DialPanel"), ("front_panel", "FamilyPanel")),
+    "02_math_prototype": (("panel", "BookPanel"),),
+    "03_one_layer_fixture": (("panel", "LayerPanel"), ("workbench_panel", "BenchPanel")),
+    "08_real_model": (("panel", "LayerPanel"),),
+}
 
 
 @dataclass
 class Opened:
     notebook: Notebook
     record: Record
+    panels: list[Shown]
 
 
-@pytest.fixture(scope="module", params=WITH_PANEL)
+@pytest.fixture(scope="module", params=PANELS)
 def opened(request: Any, lab: str, browser: Browser) -> Iterator[Opened]:
-    """A notebook of which all cells were run, scrolled to its panel."""
+    """A notebook of which all cells were run."""
     page, record = open_page(browser)
     notebook = Notebook(page, lab, f"notebooks/{request.param}.ipynb")
     notebook.run_all()
-    notebook.show_cell("nb.panel(")
-    page.locator(".tq-panel .tq-picture svg").wait_for()
-    yield Opened(notebook, record)
+    yield Opened(notebook, record, [Shown(notebook, v, f".tq-{c}") for v, c in PANELS[request.param]])
     notebook.close()
     page.context.close()
+
+
+def in_view(opened: Opened) -> Iterator[Shown]:
+    """Each panel of the notebook in turn, scrolled to: JupyterLab renders what is on the screen."""
+    for shown in opened.panels:
+        opened.notebook.show_cell(f"{shown.variable} = nb.panel(")
+        shown.page.locator(f"{shown.box} .tq-picture svg").wait_for()
+        yield shown
 
 
 @pytest.fixture(autouse=True)
@@ -52,63 +65,63 @@ def test_every_cell_runs_without_a_complaint(opened: Opened) -> None:
 
 
 def test_every_slider_answers_the_keyboard(opened: Opened) -> None:
-    page = opened.notebook.page
-    before = opened.notebook.ask(STATE)
-    for name, options in before["options"].items():
-        start = options.index(before["settings"][name])
-        there = start + (1 if start + 1 < len(options) else -1)
-        first = words(page)
-        slider = page.locator(f".tq-panel .tq-{name} input")
-        slider.focus()
-        page.keyboard.press("ArrowRight" if there > start else "ArrowLeft")
-        try:
-            assert settle(opened.notebook, name, options[there]) != first, f"{name}: the words change"
-        finally:
-            page.keyboard.press("ArrowLeft" if there > start else "ArrowRight")
-        settle(opened.notebook, name, options[start])
-    assert opened.notebook.ask(STATE)["moves"] == before["moves"] + 2 * len(before["options"])
+    for shown in in_view(opened):
+        before = shown.state()
+        for name, options in before["options"].items():
+            start = options.index(before["settings"][name])
+            there = start + (1 if start + 1 < len(options) else -1)
+            first = shown.words() + shown.picture()
+            shown.slider(name).focus()
+            shown.page.keyboard.press("ArrowRight" if there > start else "ArrowLeft")
+            try:
+                assert shown.settle(name, options[there]) != first, f"{name}: words or picture change"
+            finally:
+                shown.page.keyboard.press("ArrowLeft" if there > start else "ArrowRight")
+            shown.settle(name, options[start])
+        assert shown.state()["moves"] == before["moves"] + 2 * len(before["options"])
 
 
 def test_a_slider_follows_the_mouse(opened: Opened) -> None:
-    page, state = opened.notebook.page, opened.notebook.ask(STATE)
-    name = next(n for n in ("bits", "key_bits") if n in state["options"])
-    options, slider = state["options"][name], page.locator(f".tq-panel .tq-{name} input")
-    slider.scroll_into_view_if_needed()
-    box = slider.bounding_box()
-    assert box is not None
-    x, y = box["x"], box["y"] + box["height"] / 2
-    share = options.index(state["settings"][name]) / (len(options) - 1)
-    page.mouse.move(x + 8 + share * (box["width"] - 16), y)
-    page.mouse.down()
-    page.mouse.move(x + box["width"] - 2, y, steps=12)
-    page.mouse.up()
-    highest = settle(opened.notebook, name, options[-1])
-    page.mouse.click(x + 3, y)
-    assert settle(opened.notebook, name, options[0]) != highest
+    for shown in in_view(opened):
+        page, state = shown.page, shown.state()
+        name = next(n for n in ("bits", "key_bits", "budget") if n in state["options"])
+        options, slider = state["options"][name], shown.slider(name)
+        slider.scroll_into_view_if_needed()
+        box = slider.bounding_box()
+        assert box is not None
+        x, y = box["x"], box["y"] + box["height"] / 2
+        share = options.index(state["settings"][name]) / (len(options) - 1)
+        page.mouse.move(x + 8 + share * (box["width"] - 16), y)
+        page.mouse.down()
+        page.mouse.move(x + box["width"] - 2, y, steps=12)
+        page.mouse.up()
+        highest = shown.settle(name, options[-1])
+        page.mouse.click(x + 3, y)
+        assert shown.settle(name, options[0]) != highest
 
 
 def test_the_menu_answers_the_keyboard(opened: Opened) -> None:
-    page, state = opened.notebook.page, opened.notebook.ask(STATE)
-    name = next(n for n in ("bits", "key_bits") if n in state["options"])
-    options = state["options"][name]
-    at = options.index(state["settings"][name])
-    menu = page.locator(f".tq-panel .tq-{name} select")
-    menu.focus()
-    page.keyboard.press("ArrowDown" if at + 1 < len(options) else "ArrowUp")
-    settle(opened.notebook, name, options[at + (1 if at + 1 < len(options) else -1)])
+    for shown in in_view(opened):
+        state = shown.state()
+        name = next(n for n in ("bits", "key_bits", "budget") if n in state["options"])
+        options = state["options"][name]
+        at = options.index(state["settings"][name])
+        shown.menu(name).focus()
+        shown.page.keyboard.press("ArrowDown" if at + 1 < len(options) else "ArrowUp")
+        shown.settle(name, options[at + (1 if at + 1 < len(options) else -1)])
 
 
 def test_the_page_says_what_the_view_computes_here(opened: Opened) -> None:
     if "02_" not in opened.notebook.name:
         pytest.skip("not exercised: the other panels are compared with the view in their kernel")
-    view, page = BookPanel(), opened.notebook.page
-    settings = dict(opened.notebook.ask(STATE)["settings"])
+    view, (shown,) = BookPanel(), in_view(opened)
+    settings = dict(shown.state()["settings"])
     for bits, key in ((2.0, "Home"), (4.0, "End")):
-        page.locator(".tq-panel .tq-bits input").focus()
-        page.keyboard.press(key)
-        settle(opened.notebook, "bits", bits)
+        shown.slider("bits").focus()
+        shown.page.keyboard.press(key)
+        shown.settle("bits", bits)
         settings["bits"] = bits
-        assert words(page) == view.sentence(settings, view.update(**settings))
+        assert shown.words() == view.sentence(settings, view.update(**settings))
 
 
 def test_200_moves_leave_no_figures_widgets_or_nodes_behind(opened: Opened) -> None:
@@ -130,4 +143,5 @@ def test_200_moves_leave_no_figures_widgets_or_nodes_behind(opened: Opened) -> N
 
 
 def test_axe_finds_no_barrier_in_either_theme(opened: Opened) -> None:
-    assert barriers_in_both_themes(opened.notebook, [".tq-panel"]) == []
+    for shown in in_view(opened):
+        assert barriers_in_both_themes(opened.notebook, [shown.box], shown.variable) == []

@@ -71,7 +71,7 @@ def test_lab_kernel_runs_the_first_notebook(lab: str) -> None:
     cells = nbformat.read(ROOT / "notebooks" / "00_start_here.ipynb", as_version=4).cells
     code = [cell.source for cell in cells if cell.cell_type == "code"]
     # The cells between compare all engines; test_execute.py runs them.
-    sources = [source for source in code if re.search(r"nb\.setup|check_lines|nb\.panel", source)]
+    sources = [source for source in code if re.search(r"nb\.setup|check_lines|DialPanel", source)]
     assert len(sources) == 3
     name = get(lab, "/api/kernelspecs")["default"]
     path = "notebooks/00_start_here.ipynb"

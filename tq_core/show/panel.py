@@ -53,7 +53,10 @@ class View(Protocol):
 
 
 class Panel:
-    """Sliders, a readout and a figure. ``set(name=value)`` moves sliders from code, as tests do."""
+    """Sliders, a readout and a figure. ``set(name=value)`` moves sliders from code, as tests do.
+
+    ``drawn`` are the settings that readout and figure show, or that the readout refuses.
+    """
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -73,6 +76,7 @@ class Panel:
         for name in ("tq-panel", f"tq-{type(view).__name__}"):
             self.widget.add_class(name)
         self.moves = 0
+        self.drawn: Settings = {}
         view.update(**self.settings)
         self._frames = plates.LiveSvg(view.figure, view.moving, salt=type(view).__name__)
         self._still.value = self._frames.still
@@ -100,10 +104,11 @@ class Panel:
             self.numbers = self.view.update(**settings)
         except TqError as error:
             self._readout.value = html.status(str(error), alert=True)
-            return
-        self.alt = self.view.alt(settings, self.numbers)
-        self._readout.value = html.status(self.view.sentence(settings, self.numbers))
-        self._picture.value = self._frames.frame(self.alt)
+        else:
+            self.alt = self.view.alt(settings, self.numbers)
+            self._readout.value = html.status(self.view.sentence(settings, self.numbers))
+            self._picture.value = self._frames.frame(self.alt)
+        self.drawn = settings
 
     def preset_table(self) -> tuple[list[str], list[list[object]]]:
         """Columns and rows of the view's presets; the figure shows the sliders' settings again afterwards."""

@@ -6,8 +6,10 @@ figure once and moves its artists, which is several times faster than drawing a 
 
 from __future__ import annotations
 
+import contextlib
 import io
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
@@ -50,11 +52,21 @@ PNG_DPI = 110
 PNG_BYTES = 40_000
 
 
+# matplotlib's settings belong to the process, and JupyterLab hands a slider's move to another thread than a cell's.
+_DRAWS = threading.RLock()
+
+
+@contextlib.contextmanager
+def _drawing(settings: dict[str, Any]) -> Iterator[None]:
+    with _DRAWS, matplotlib.rc_context(settings):
+        yield
+
+
 def plate(
     width: float = 7.6, height: float = 3.0, columns: int = 1, rows: int = 1
 ) -> tuple[Figure, list[Axes]]:
     """A figure of ``width`` x ``height`` inches and its axes, row by row."""
-    with matplotlib.rc_context(_RC):
+    with _drawing(_RC):
         figure = Figure(figsize=(width, height), layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False)
     return figure, list(axes.flat)
@@ -73,7 +85,7 @@ def _labelled(svg_text: str, alt: str | None) -> str:
 
 def _plain_svg(figure: Figure, salt: str) -> str:
     buffer = io.StringIO()
-    with matplotlib.rc_context(_svg_settings(salt)):
+    with _drawing(_svg_settings(salt)):
         FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
     return buffer.getvalue()
 
@@ -106,7 +118,7 @@ class LiveSvg:
         width, height = (72 * inches for inches in self._figure.get_size_inches())
         dpi, self._figure.dpi = self._figure.dpi, 72
         try:
-            with matplotlib.rc_context(_svg_settings(self._salt + "-moving")):
+            with _drawing(_svg_settings(self._salt + "-moving")):
                 renderer = RendererSVG(width, height, buffer, metadata={"Date": None, "Creator": None})
                 for artist in sorted(self._moving, key=lambda a: a.get_zorder()):
                     artist.draw(renderer)
@@ -122,7 +134,7 @@ def png(figure: Figure) -> bytes:
     One that would take a large share of a notebook has a palette of 64 colours instead of all.
     """
     buffer = io.BytesIO()
-    with matplotlib.rc_context(_RC):
+    with _drawing(_RC):
         figure.savefig(buffer, format="png", dpi=PNG_DPI, metadata={"Software": None})
     if buffer.tell() <= PNG_BYTES:
         return buffer.getvalue()

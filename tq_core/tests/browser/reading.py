@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +41,7 @@ class Shown:
         """The kernel's word: settings, options and number of moves."""
         return self.notebook.ask(
             f"import json\np = {self.variable}\n"
-            'print(json.dumps({"settings": p.settings, "moves": p.moves, "alt": p.alt, "refused": "alert" in p._readout.value,'
+            'print(json.dumps({"settings": p.settings, "drawn": p.drawn, "moves": p.moves, "alt": p.alt, "refused": "alert" in p._readout.value,'
             ' "options": {c.name: c.options for c in p.view.controls}}))'
         )
 
@@ -49,15 +50,16 @@ class Shown:
         return " ".join(self.page.locator(f"{self.box} .tq-readout").inner_text().split())
 
     def settle(self, name: str, wanted: Any) -> str:
-        """Wait until control ``name`` has the value and the page says what the kernel computes; returns words and picture.
+        """Wait until the kernel has drawn control ``name`` at ``wanted`` and the page shows it; returns words and picture.
 
-        The kernel's alternative text of the picture ends with the words; settings that are refused keep the picture.
+        JupyterLab hands moves to a thread of the kernel's, so that an answer may come before the drawing is done. The
+        picture's alternative text ends with the words; settings that are refused keep the picture.
         """
         expect(self.slider(name)).to_have_attribute("aria-valuetext", str(wanted), timeout=1000 * SECONDS)
-        state = self.state()
-        assert state["settings"][name] == wanted, "the kernel follows the page"
+        picture, late = self.page.locator(f"{self.box} .tq-picture svg"), time.monotonic() + SECONDS
+        while (state := self.state())["drawn"][name] != wanted:
+            assert time.monotonic() < late, f"{name}: expected {wanted} drawn, got {state['drawn']}"
         if not state["refused"]:
-            picture = self.page.locator(f"{self.box} .tq-picture svg")
             expect(picture).to_have_attribute("aria-label", state["alt"], timeout=1000 * SECONDS)
             assert self.words() in " ".join(state["alt"].split()), "words and picture are of the same move"
         return self.words() + self.picture()

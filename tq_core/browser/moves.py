@@ -38,12 +38,14 @@ _WATCH = """() => {
       {childList: true, subtree: true, characterData: true});
   }
 }"""
-_BOTH = "() => window.tqWatch.readout !== null && window.tqWatch.picture !== null"
+# The kernel sends text, then picture; a text that stays the same is not sent.
+_SHOWN = "() => window.tqWatch.picture !== null"
 
 
 @dataclass(frozen=True)
 class Move:
-    """Milliseconds from the key to the new text and to the new picture; ``new``: these settings were not seen before."""
+    """Milliseconds from the key to the new text (the picture's, where the text stays) and to the new picture; ``new``:
+    these settings were not seen before."""
 
     control: str
     new: bool
@@ -74,9 +76,10 @@ class Mover:
         self._seen.add(place)
         self._page.locator(f".tq-panel .tq-{name} input").focus()
         self._page.keyboard.press("ArrowRight" if step > 0 else "ArrowLeft")
-        self._page.wait_for_function(_BOTH, timeout=1000 * ANSWER_SECONDS)
+        self._page.wait_for_function(_SHOWN, timeout=1000 * ANSWER_SECONDS)
         took = self._page.evaluate("() => window.tqWatch")
-        return Move(name, new, took["readout"], took["picture"])
+        readout = took["picture"] if took["readout"] is None else took["readout"]
+        return Move(name, new, readout, took["picture"])
 
 
 def _ends_and_back(length: int, start: int) -> Iterator[int]:

@@ -36,4 +36,11 @@ PANELS = (
     Measured("dial, notebook 00", "kernels", _FIXTURE + "from tq_core.show.dial_panel import DialPanel as P\nview = P(bench)"),
     # The arm stays: one of the two refuses half of the settings.
     Measured("layer, notebook 03", "kernels", _FIXTURE + "from tq_core.show.layer_panel import LayerPanel as P\nview = P(bench)", ("key_bits", "value_bits", "window", "head")),
+    # The codec stays, for the same reason.
+    Measured(
+        "workbench, notebook 03",
+        "kernels",
+        "from tq_core.show import workbench\nfrom tq_core.show.bench_panel import BenchPanel as P\nview = P(workbench.Workbench())",
+        ("key_bits", "value_bits", "window", "context", "page_tokens", "model", "budget"),
+    ),
 )  # fmt: skip

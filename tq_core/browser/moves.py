@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
 
+from playwright.sync_api import TimeoutError
+
 from tq_core.browser.notebook import Notebook
 
-ANSWER_SECONDS = 60
+ANSWER_SECONDS, SAME_SECONDS = 60, 5
 STATE = """
 import json
 print(json.dumps({"settings": panel.settings, "options": {c.name: c.options for c in panel.view.controls}}))
@@ -45,19 +47,19 @@ _SHOWN = "() => window.tqWatch.picture !== null"
 @dataclass(frozen=True)
 class Move:
     """Milliseconds from the key to the new text (the picture's, where the text stays) and to the new picture; ``new``:
-    these settings were not seen before."""
+    these settings were not seen before. None where the move changed nothing that is shown."""
 
     control: str
     new: bool
-    readout: float
-    picture: float
+    readout: float | None
+    picture: float | None
 
 
 class Mover:
     """Walks the sliders ``names`` (all, when empty) of the panel in an opened notebook, to their ends and back."""
 
     def __init__(self, notebook: Notebook, names: Sequence[str] = ()) -> None:
-        self._page = notebook.page
+        self._notebook, self._page = notebook, notebook.page
         state = notebook.ask(STATE)
         self._options = {n: o for n, o in state["options"].items() if len(o) > 1}
         self._at = {name: options.index(state["settings"][name]) for name, options in self._options.items()}
@@ -76,10 +78,20 @@ class Mover:
         self._seen.add(place)
         self._page.locator(f".tq-panel .tq-{name} input").focus()
         self._page.keyboard.press("ArrowRight" if step > 0 else "ArrowLeft")
-        self._page.wait_for_function(_SHOWN, timeout=1000 * ANSWER_SECONDS)
+        try:
+            self._page.wait_for_function(_SHOWN, timeout=1000 * SAME_SECONDS)
+        except TimeoutError:
+            if self._shows_settings():
+                return Move(name, new, None, None)
+            self._page.wait_for_function(_SHOWN, timeout=1000 * ANSWER_SECONDS)
         took = self._page.evaluate("() => window.tqWatch")
         readout = took["picture"] if took["readout"] is None else took["readout"]
         return Move(name, new, readout, took["picture"])
+
+    def _shows_settings(self) -> bool:
+        """Whether the kernel has drawn the settings that the sliders have: nothing more will come."""
+        told = self._notebook.ask("import json\nprint(json.dumps(panel.drawn == panel.settings))")
+        return bool(told)
 
 
 def _ends_and_back(length: int, start: int) -> Iterator[int]:

@@ -11,6 +11,7 @@ nb.claims(measured=[...])      the closing list: measured, calculated, papers
 from __future__ import annotations
 
 import os
+import sys
 import time
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -26,12 +27,17 @@ from tq_core.show.panel import Panel, View
 
 LIVE = "tq_live"  # nbtools.normalise drops the text/html of an output that carries this
 FAST_VARIABLE = "TQ_NOTEBOOK_FAST"
+COMPILE_SECONDS = 600
 _panels: dict[str, Panel] = {}
 
 
 def setup() -> None:
     """Prepare a notebook; running it twice is harmless."""
     np.set_printoptions(precision=4, suppress=True, linewidth=100, threshold=64)
+    # A kernel's first call is compiled with Python's lock held, longer than ipykernel waits before it complains on stderr.
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "flush_timeout"):
+            stream.flush_timeout = COMPILE_SECONDS
 
 
 def fast() -> bool:

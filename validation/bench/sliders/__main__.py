@@ -39,17 +39,23 @@ def statistics(values: list[float]) -> dict[str, float]:
 
 def summary(moves: list[Move]) -> dict[str, Any]:
     """Statistics over all moves, and of the picture over settings that were new and over those seen before."""
-    parts = {"new settings": [m for m in moves if m.new], "seen settings": [m for m in moves if not m.new]}
-    return {
-        "key_to_readout_ms": statistics([m.readout for m in moves]),
-        "key_to_picture_ms": statistics([m.picture for m in moves]),
-        **{f"picture, {name}": statistics([m.picture for m in p]) for name, p in parts.items() if p},
+    parts = {
+        "": moves,
+        ", new settings": [m for m in moves if m.new],
+        ", seen settings": [m for m in moves if not m.new],
     }
+    found: dict[str, Any] = {"changed_nothing_shown": sum(m.picture is None for m in moves)}
+    for name, part in parts.items():
+        for what in ("readout", "picture"):
+            took = [ms for m in part if (ms := getattr(m, what)) is not None]
+            if took:
+                found[f"key_to_{what}_ms{name}"] = statistics(took)
+    return found
 
 
 def measure(panel: Measured, browser: Browser, address: str, files: Path, moves: int) -> dict[str, Any]:
     """One panel: its cell in a notebook of its own, ``moves`` moves, counts before and after."""
-    source = f"from tq_core.show import nb\n{panel.cell}\npanel = nb.panel(view)"
+    source = f"from tq_core.show import nb\nnb.setup()\n{panel.cell}\npanel = nb.panel(view)"
     cell: dict[str, Any] = {"cell_type": "code", "id": "panel", "metadata": {}, "source": source, "outputs": [], "execution_count": None}  # fmt: skip
     (files / "sliders.ipynb").write_text(
         json.dumps({"cells": [cell], "metadata": {"kernelspec": KERNEL}, "nbformat": 4, "nbformat_minor": 5})

@@ -24,6 +24,7 @@ fixture = make_fixture(n_outliers=0)
 bench = LayerBench(fixture.queries, fixture.keys, fixture.values)
 """
 PANELS = (
+    Measured("echo, nothing computed", "formula", "from validation.bench.sliders.echo import EchoPanel as P\nview = P()"),
     Measured("budget, notebook 01", "formula", "from tq_core.show.budget_panel import BudgetPanel as P\nview = P()"),
     Measured("book, notebook 02", "kernels", "from tq_core.show.book_panel import BookPanel as P\nview = P()"),
     Measured("page, notebook 04", "formula", "from tq_core.show.page_panel import PagePanel as P\nview = P()", ("tokens",)),

@@ -19,7 +19,7 @@ from tq_core.nbtools.normalise import normal_text, to_text
 from tq_core.paths import ROOT
 
 # Notebook: the id of the cell that follows its exercises.
-BEFORE = {"01": "c32", "02": "c22", "03": "c17", "04": "c30", "05": "c15", "06": "c43", "07": "c16"}
+BEFORE = {"01": "c32", "02": "c22", "03": "c17", "04": "c30", "05": "c15", "06": "c43", "07": "c25"}
 
 
 def placed(path: Path) -> str:

@@ -37,15 +37,17 @@ class Stopped(BaseException):
 class StudyForm:
     """``widget`` is the form. ``run``, ``export`` and ``compare`` are what its buttons do; ``record`` is the last run's.
 
+    ``prompts`` and ``parity`` ("off", "quick", "full") take the place of the study's, which makes a run exploratory.
+
     A run goes on in a thread, so that the page stays alive and the stop button works; what was read is kept, and the next
     run goes on from there.
     """
 
     def __init__(
         self, model: str = "tiny", study: str = "tiny-episodes", arm: str = "structured-turbo", prompts: int | None = None,
-        out: Path = BUILD / "report-notebook",
+        parity: str | None = None, out: Path = BUILD / "report-notebook",
     ) -> None:  # fmt: skip
-        self.out = out
+        self.out, self.parity = out, parity
         self.record: Record | None = None
         self.found: Findings | None = None
         self._model: LanguageModel | None = None
@@ -132,6 +134,7 @@ class StudyForm:
                 [self.arm.value],
                 study=find_study(self.study.value),
                 prompts=self.amount.value or None,
+                parity=self.parity,
             )
             self._model = load_model(self.model.value)
             self.record, self.found = runner.examine(

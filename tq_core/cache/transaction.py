@@ -46,7 +46,8 @@ def commit(stores: Sequence[PageStore], step: Step, tidy: bool = False) -> None:
                 if tidy:
                     _tidy(store, layer)
     except BaseException:
-        mend(stores, step.layers)
+        if not step.open:  # else nothing was settled, and what the caller undoes must still be there
+            mend(stores, step.layers)
         raise
 
 

@@ -208,6 +208,6 @@ def test_readme_leads_to_the_dial():
     """The heading that the README names stands right above the cell with the dial."""
     cells = json.loads((ROOT / "notebooks/00_start_here.ipynb").read_text())["cells"]
     sources = ["".join(c["source"]) for c in cells]
-    heading = re.search(r"the one under \*(.+?)\*", (ROOT / "README.md").read_text())[1]
+    heading = re.search(r"scroll to \*(.+?)\*", (ROOT / "README.md").read_text())[1]
     at = next(i for i, text in enumerate(sources) if re.search(rf"^## .*{heading}$", text, flags=re.M))
     assert "DialPanel(" in sources[at + 1]

@@ -198,7 +198,11 @@ def test_execute_names_the_cell_that_failed_and_goes_on(tmp_path: Path) -> None:
     write(tmp_path, "a.ipynb", "x = 1", "raise ValueError('planted')")
     write(tmp_path, "b.ipynb", "import os", "os._exit(3)")
     write(tmp_path, "c.ipynb", "while True: pass")
-    good = write(tmp_path, "d.ipynb", "import os, sys, tq_core; print(sys.executable, os.getpid())")
+    good = write(
+        tmp_path,
+        "d.ipynb",
+        f"import os, sys, tq_core; print(sys.executable == {sys.executable!r}, os.getpid())",
+    )
     command = [
         sys.executable,
         "-m",
@@ -208,15 +212,15 @@ def test_execute_names_the_cell_that_failed_and_goes_on(tmp_path: Path) -> None:
         "--out",
         str(tmp_path / "out"),
     ]
-    done = subprocess.run([*command, "--write", "--timeout", "5"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([*command, "--write", "--timeout", "15"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 1, done.stderr
     assert "a.ipynb: cell 4, \"raise ValueError('planted')\": ValueError: planted" in done.stdout
     assert "b.ipynb: cell 4, 'os._exit(3)': the kernel died" in done.stdout
-    assert "c.ipynb: cell 3, 'while True: pass': no answer within 5 s" in done.stdout
+    assert "c.ipynb: cell 3, 'while True: pass': no answer within 15 s" in done.stdout
     assert "1 of 4 notebooks ran top to bottom" in done.stdout
     (text,) = json.loads(good.read_text())["cells"][2]["outputs"][0]["text"]
-    interpreter, kernel = text.rsplit(" ", 1)
-    assert interpreter == sys.executable
+    same, kernel = text.split()
+    assert same == "True", "the kernel is of this interpreter"
     with pytest.raises(ProcessLookupError):  # the kernel ended with its notebook
         os.kill(int(kernel), 0)
     assert (tmp_path / "out" / "a.ipynb").exists()

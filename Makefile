@@ -76,7 +76,7 @@ model: setup ## fetch a real model into the user's cache directory (MODEL=smollm
 test: setup ## the whole test suite (PYTEST_ARGS="-k name")
 	@$(python) -m tq_core.model.fetch || { code=$$?; \
 	  test $$code = 3 && echo "real model: not exercised, it could not be fetched" || exit $$code; }
-	$(python) -m pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+	$(python) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 .PHONY: check
 check: setup lint ## lint, types, layers and the fast tests, in a few minutes

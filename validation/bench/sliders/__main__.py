@@ -80,6 +80,12 @@ def measure(panel: Measured, browser: Browser, address: str, files: Path, moves:
     return found | {"cpu_ms_per_move": cpu, "problems_in_the_page": record.problems}
 
 
+def write(out: Path, result: dict[str, Any]) -> None:
+    """Panel by panel: a run that is stopped leaves those that were done."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m validation.bench.sliders", description=__doc__)
     parser.add_argument("--moves", type=int, default=1000)
@@ -98,15 +104,13 @@ def main() -> None:
                     continue
                 row = measure(panel, browser, address, files, options.moves)
                 rows.append(row)
+                facts["host"]["load_after"] = machine.load()
+                write(options.out, {"schema": {"name": "tq-sliders", "version": 1}, **facts, "rows": rows})
                 took = row["key_to_picture_ms"]
                 print(
                     f"{panel.name}: {took}, goal {row['goal_ms']:g} ms; CPU {row['cpu_ms_per_move']}; growth {row['growth']}",
                     flush=True,
                 )
-    facts["host"]["load_after"] = machine.load()
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    result = {"schema": {"name": "tq-sliders", "version": 1}, **facts, "rows": rows}
-    options.out.write_text(json.dumps(result, indent=1) + "\n")
     print(f"written: {options.out}")
 
 

@@ -26,6 +26,13 @@ bench = LayerBench(fixture.queries, fixture.keys, fixture.values)
 PANELS = (
     Measured("echo, nothing computed", "formula", "from validation.bench.sliders.echo import EchoPanel as P\nview = P()"),
     Measured("budget, notebook 01", "formula", "from tq_core.show.budget_panel import BudgetPanel as P\nview = P()"),
+    # The codec stays: others refuse some of the settings.
+    Measured(
+        "workbench, notebook 03",
+        "kernels",
+        "from tq_core.show import workbench\nfrom tq_core.show.bench_panel import BenchPanel as P\nview = P(workbench.Workbench())",
+        ("key_bits", "value_bits", "window", "context", "page_tokens", "model", "budget"),
+    ),
     Measured("book, notebook 02", "kernels", "from tq_core.show.book_panel import BookPanel as P\nview = P()"),
     Measured("page, notebook 04", "formula", "from tq_core.show.page_panel import PagePanel as P\nview = P()", ("tokens",)),
     Measured(
@@ -37,11 +44,4 @@ PANELS = (
     Measured("dial, notebook 00", "kernels", _FIXTURE + "from tq_core.show.dial_panel import DialPanel as P\nview = P(bench)"),
     # The arm stays: one of the two refuses half of the settings.
     Measured("layer, notebook 03", "kernels", _FIXTURE + "from tq_core.show.layer_panel import LayerPanel as P\nview = P(bench)", ("key_bits", "value_bits", "window", "head")),
-    # The codec stays, for the same reason.
-    Measured(
-        "workbench, notebook 03",
-        "kernels",
-        "from tq_core.show import workbench\nfrom tq_core.show.bench_panel import BenchPanel as P\nview = P(workbench.Workbench())",
-        ("key_bits", "value_bits", "window", "context", "page_tokens", "model", "budget"),
-    ),
 )  # fmt: skip

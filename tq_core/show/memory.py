@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tq_core.cache.paged_cache import PagedCache
+from tq_core.cache.planned import longest, planned
 from tq_core.codecs.arms import Arm
 from tq_core.shapes import ModelShape
 
@@ -37,11 +38,5 @@ def against_context(
 
 
 def longest_context(shape: ModelShape, arm: Arm, budget: int) -> int:
-    """Most tokens that fit into ``budget`` bytes, to the page."""
-    low, high = 0, 1
-    while cache_bytes(shape, arm, high * 128) <= budget:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if cache_bytes(shape, arm, middle * 128) <= budget else (low, middle)
-    return low * 128
+    """Tokens that fit into ``budget`` bytes while one more does not, from the plan of such a cache."""
+    return longest(lambda n_tokens: planned(shape, arm, n_tokens).total, budget)

@@ -87,9 +87,10 @@ def test_a_filled_cache_is_full_and_as_planned(name: str, n: int) -> None:
     assert cache.ledger().total == planned(SHAPE, arm, n).total
 
 
-def test_longest_context_fits_and_one_page_more_does_not() -> None:
+def test_longest_context_fits_and_one_token_more_does_not() -> None:
     arm, budget = get_arm("structured-turbo"), 2**20
     n = memory.longest_context(SHAPE, arm, budget)
+    assert planned(SHAPE, arm, n).total <= budget < planned(SHAPE, arm, n + 1).total
     assert memory.cache_bytes(SHAPE, arm, n) <= budget < memory.cache_bytes(SHAPE, arm, n + 128)
 
 

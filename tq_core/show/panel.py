@@ -64,6 +64,7 @@ class Panel:
         self._readout = widgets.HTML()
         self._still, self._picture = (_layer() for _ in range(2))
         self._readout.add_class("tq-readout")
+        self._still.add_class("tq-still")
         self._picture.add_class("tq-picture")
         self.alt = ""
         self.numbers: Mapping[str, object] = {}

@@ -64,6 +64,18 @@ def test_every_cell_runs_without_a_complaint(opened: Opened) -> None:
     assert opened.notebook.complaints() == []
 
 
+def test_the_layers_of_a_picture_lie_upon_each_other(opened: Opened) -> None:
+    for shown in in_view(opened):
+        still, moving = (
+            shown.page.locator(f"{shown.box} .{layer} svg").bounding_box()
+            for layer in ("tq-still", "tq-picture")
+        )
+        assert still is not None and moving is not None
+        assert still["width"] > 200 and all(abs(still[side] - moving[side]) < 1 for side in still)
+        texts = shown.page.locator(f"{shown.box} .tq-still svg text").all_text_contents()
+        assert any(text.strip() for text in texts), "axes have words"
+
+
 def test_every_slider_answers_the_keyboard(opened: Opened) -> None:
     for shown in in_view(opened):
         before = shown.state()

@@ -86,12 +86,18 @@ def write(out: Path, result: dict[str, Any]) -> None:
     out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m validation.bench.sliders", description=__doc__)
     parser.add_argument("--moves", type=int, default=1000)
     parser.add_argument("--only", default="", help="panels whose name contains this")
     parser.add_argument("--out", type=Path, default=BUILD / "bench" / "sliders.json")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    panels = [panel for panel in PANELS if options.only in panel.name]
+    if options.moves < 1:
+        parser.error(f"--moves: expected 1 or more, got {options.moves}")
+    if not panels:
+        names = "; ".join(panel.name for panel in PANELS)
+        parser.error(f"--only: expected part of a panel's name ({names}), got {options.only!r}")
     facts = machine.facts()
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="tq-sliders-") as folder:
@@ -99,9 +105,7 @@ def main() -> None:
         files = copy_checkout(home / "files")
         with running_lab(files, home) as address, chromium() as browser:
             facts["versions"]["chromium"] = browser.version
-            for panel in PANELS:
-                if options.only not in panel.name:
-                    continue
+            for panel in panels:
                 row = measure(panel, browser, address, files, options.moves)
                 rows.append(row)
                 facts["host"]["load_after"] = machine.load()
